@@ -65,24 +65,25 @@
     }
     return found;
   };
-  const handles = all(".lk-stage [role=slider]:not(input)").map((node) => {
-    const { width, height } = box(node),
-      press = (key) => node.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
-    const tell = () => node.getAttribute("aria-valuetext"),
-      before = tell();
-    const moves = ["ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown"].some((key) => {
-      press(key);
-      return tell() !== before;
+  const readHandles = () =>
+    all(".lk-stage [role=slider]:not(input)").map((node) => {
+      const { width, height } = box(node),
+        press = (key) => node.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+      const tell = () => node.getAttribute("aria-valuetext"),
+        before = tell();
+      const moves = ["ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown"].some((key) => {
+        press(key);
+        return tell() !== before;
+      });
+      return {
+        label: node.getAttribute("aria-label"),
+        moves,
+        large: Math.min(width, height) >= 24,
+        told: Boolean(before),
+        focus: node.tabIndex === 0,
+        kept: node.isConnected,
+      };
     });
-    return {
-      label: node.getAttribute("aria-label"),
-      moves,
-      large: Math.min(width, height) >= 24,
-      told: Boolean(before),
-      focus: node.tabIndex === 0,
-      kept: node.isConnected,
-    };
-  });
   const still = overlaps(),
     worst = { count: still.length, state: "first", labels: still };
   const note = (state) => {
@@ -102,8 +103,8 @@
       Math.min(Math.abs(box(says).top - figure.bottom), Math.abs(figure.top - box(says).bottom)) <= 24,
     sentences: (says.textContent.match(/[.!?](\s|$)/g) || []).length,
     said: says.textContent,
-    handles,
   };
+  result.handles = readHandles();
   const put = (node, value) => {
     node.value = value;
     ["input", "change"].forEach((kind) => node.dispatchEvent(new Event(kind, { bubbles: true })));

@@ -49,8 +49,8 @@ class Seen:
             "controls": self.controls <= MOST_CONTROLS,
             "text": self.smallest[0] >= LEAST_TEXT - 0.05,
             "figure first": self.first,
-            "verdict": self.verdict,
-            "one sentence": self.sentences == 1,
+            "verdict": self.verdict or self.said == "",  # a prediction has none before it is made
+            "one sentence": self.sentences == 1 or self.said == "",
             "overlaps": self.overlaps["count"] == 0,
         }
         return [name for name, met in tests.items() if not met]

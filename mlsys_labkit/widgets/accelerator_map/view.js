@@ -1,6 +1,9 @@
-import { h, s, frame, choice, picture, fit } from "../shared/dom.js";
+import { h, s, frame, choice, colourKeys, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { follow, put } from "../shared/state.js";
 import { order } from "./model.js";
+
+const ROW = 27;
 
 /** @param {import("../shared/state.js").View} view */
 export function render({ model, el }) {
@@ -12,8 +15,7 @@ export function render({ model, el }) {
     el,
     "accelerators",
     "What is fixed, and what is programmable?",
-    "Ask all of them for the same change. The further right the bar, the deeper the change has " +
-      "to go; the levels are a judgement, with its reason.",
+    "Drag the change from machine to machine: it sinks as deep as it has to go. The levels are a judgement, with its reason.",
   );
   const pick = choice(
     "What changes",
@@ -24,54 +26,63 @@ export function render({ model, el }) {
     },
   );
   ui.controls.append(pick.el);
-  const board = h("div", { class: "lk-scroll" });
-  ui.stage.append(board);
+  let at = 1; // the row that the change is dropped on
+  const sorted = () => order(levels, model.get("change"));
+  const told = () => {
+    const k = sorted()[at],
+      [level, reason] = kinds[k][2][model.get("change")];
+    return `${kinds[k][0]}: ${takes[level]}, ${reason}`;
+  };
+  const change = handle("The change, on a machine", {
+    axis: "y",
+    range: () => [[1 - kinds.length, 0]],
+    now: () => [-at],
+    at: (x, y) => [0.5 - y / ROW],
+    move: (step) => {
+      at = -step;
+      draw();
+    },
+    say: told,
+  });
+  const board = h("div", {});
+  ui.stage.append(held(board, change), colourKeys(takes, "level"));
   function paint(width) {
-    const change = model.get("change"),
-      w = Math.max(width, 560),
-      name = Math.min(230, w * 0.36),
-      each = (w - name) / takes.length,
-      row = 44,
-      tall = 40 + row * kinds.length;
+    const now = model.get("change"),
+      name = Math.min(210, width * 0.5),
+      each = (width - name - 16) / takes.length,
+      tall = ROW * kinds.length,
+      end = (level) => name + (level + 1) * each;
     board.replaceChildren(
       picture(
         {
-          width: w,
+          width,
           height: tall,
-          "aria-label": `${changes[change]}: ${order(levels, change)
-            .map((i) => `${kinds[i][0]} takes ${takes[levels[i][change]]}`)
+          "aria-label": `${changes[now]}: ${sorted()
+            .map((i) => `${kinds[i][0]} takes ${takes[levels[i][now]]}`)
             .join("; ")}`,
         },
-        takes.map((text, i) =>
-          s(
-            "text",
-            { class: "soft", x: name + (i + 0.5) * each, y: 14, "text-anchor": "middle" },
-            text.split(" ").slice(0, 2).join(" "),
-            s("tspan", { x: name + (i + 0.5) * each, dy: 13 }, text.split(" ").slice(2).join(" ")),
-          ),
-        ),
-        takes.map((_, i) => s("line", { class: "rule", x1: name + i * each, x2: name + i * each, y1: 34, y2: tall })),
-        order(levels, change).map((k, i) => {
-          const [title, words, reasons] = kinds[k],
-            level = levels[k][change],
-            y = 40 + i * row;
+        takes.map((_, i) => s("line", { class: "rule", x1: end(i), x2: end(i), y1: 0, y2: tall })),
+        sorted().map((k, i) => {
+          const [title, words] = kinds[k],
+            level = levels[k][now],
+            y = i * ROW;
           return s(
             "g",
-            {},
+            { class: i === at ? "on" : "" },
             s("title", {}, words),
-            s("text", { x: name - 8, y: y + 17, "text-anchor": "end" }, title),
-            s("rect", { class: `level${level}`, x: name, y: y + 4, width: (level + 1) * each - 4, height: 18, rx: 3 }),
-            s("text", { class: "soft", x: name + 2, y: y + 36 }, reasons[change][1]),
+            s("text", { x: name - 8, y: y + 18, "text-anchor": "end" }, title),
+            s("rect", { class: `level${level}`, x: name, y: y + 5, width: end(level) - name, height: ROW - 10, rx: 3 }),
           );
         }),
       ),
     );
-    const easy = kinds.filter((_, k) => levels[k][change] <= 1).map(([title]) => title),
-      hard = kinds.filter((_, k) => levels[k][change] === 4).length;
+    change.put(end(levels[sorted()[at]][now]), (at + 0.5) * ROW);
+    const easy = kinds.filter((_, k) => levels[k][now] <= 1).map(([title]) => title),
+      hard = kinds.filter((_, k) => levels[k][now] === 4).length;
     ui.says.textContent =
-      `${changes[change][0].toUpperCase()}${changes[change].slice(1)}: ` +
+      `${changes[now][0].toUpperCase()}${changes[now].slice(1)}: ` +
       (easy.length ? `while running on ${easy.join(", ")}` : "on none of them while running") +
-      `; ${hard} of ${kinds.length} need a new chip.`;
+      `; ${hard} of ${kinds.length} need a new chip; ${told()}.`;
   }
   const view = fit(board, paint);
   function draw() {

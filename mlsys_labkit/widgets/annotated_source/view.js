@@ -55,15 +55,10 @@ export function render({ model, el }) {
   );
   ui.controls.append(
     metric.el,
-    h(
-      "div",
-      { class: "lk-buttons" },
-      button("Hottest line", () => go(hottest(heat(counts, done, model.get("heat"))) || model.get("line"))),
-      marked.length
-        ? button("Next finding", () => go(marked.find((line) => line > model.get("line")) || marked[0]))
-        : null,
-    ),
+    button("Hottest line", () => go(hottest(heat(counts, done, model.get("heat"))) || model.get("line"))),
   );
+  if (marked.length)
+    ui.controls.append(button("Next finding", () => go(marked.find((line) => line > model.get("line")) || marked[0])));
 
   const bars = code.map(() => h("span", { class: "lk-bar" })),
     values = code.map(() => h("span", { class: "lk-value" }));
@@ -179,17 +174,17 @@ export function render({ model, el }) {
     );
     const worst = own.reduce((best, count) => (!best || excess(count) > excess(best) ? count : best), null);
     const words = !worst
-      ? "No memory access on this line."
+      ? "no memory access on this line"
       : excess(worst) < 1.05
-        ? "As little traffic as the bytes need."
+        ? "as little traffic as the bytes need"
         : worst[FIELD.space] === "global"
           ? `${plain(excess(worst))} times the sectors that the bytes need: neighbouring lanes should ` +
-            "touch neighbouring addresses."
-          : `${plain(excess(worst))} times the wavefronts needed: lanes queue at the same bank, in different words.`;
+            "touch neighbouring addresses"
+          : `${plain(excess(worst))} times the wavefronts needed: lanes queue at the same bank, in different words`;
     const errors = on(line)
-      .map((one) => `Finding: ${one.kind}.`)
-      .join(" ");
-    ui.says.textContent = [`Line ${line}:`, row && `${amount(row[1], kind)}.`, words, errors].filter(Boolean).join(" ");
+      .map((one) => `finding: ${one.kind}`)
+      .join("; ");
+    ui.says.textContent = `Line ${line}: ${[row && amount(row[1], kind), words, errors].filter(Boolean).join("; ")}.`;
   }
   return follow(model, ["heat", "line"], draw, lines.whenLaid(sight));
 }

@@ -198,8 +198,8 @@ export function render({ model, el }) {
       `After step ${at + 1} of ${steps.length}${when}, ${now.length} request` +
       `${now.length === 1 ? " holds" : "s hold"} ${inUse} of ${total} blocks, ${shared} of them ` +
       "shared; " +
-      `${kept.size} more are cached, ${share(empty, slots)} of the slots in use are unfilled.` +
-      `${events.length ? ` ${events.join("; ")}.` : ""}`
+      `${kept.size} more are cached, ${share(empty, slots)} of the slots in use are unfilled` +
+      `${events.length ? `; ${events.join("; ")}` : ""}.`
     );
   }
   // The chips stay as long as the same requests run, so that the focus does too.

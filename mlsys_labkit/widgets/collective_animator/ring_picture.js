@@ -10,7 +10,7 @@ import { label, rows, sentence, written } from "./round.js";
 export function ringPicture(round, width, moved) {
   const { ranks: p, messages, uncut: lone } = round;
   const slot = Math.max(9, Math.min(20, Math.floor((width / 2 - 70) / p / 1.6))),
-    tall = lone ? 22 : Math.max(10, Math.min(16, slot)),
+    tall = lone ? 22 : Math.max(10, Math.min(p > 6 ? 12 : 16, slot)),
     lines = lone ? 1 : p;
   const wide = slot * p,
     high = tall * lines,
@@ -22,51 +22,56 @@ export function ringPicture(round, width, moved) {
     return [width / 2 + 6 + rx * Math.cos(a), height / 2 + 8 + ry * Math.sin(a)];
   });
   const came = written(round);
-  const boxes = place.map(([x, y], r) => {
-    const left = x - wide / 2,
-      top = y - high / 2;
-    return s(
-      "g",
-      {},
-      s("text", { x, y: top - 6, "text-anchor": "middle" }, `rank ${r}`),
-      s("rect", { class: "lk-box", x: left - 1, y: top - 1, width: wide + 2, height: high + 2, rx: 3 }),
-      rows(round, r).map(([c, mask], row) => [
-        lone
-          ? null
-          : s(
-              "text",
-              { class: "lk-row", x: left - 5, y: top + row * tall + tall / 2 + 4, "text-anchor": "end" },
-              String(c),
-            ),
-        range(p)
-          .filter((i) => mask & (1 << i))
-          .flatMap((i) => [
-            s("rect", {
-              class: `lk-slot r${i}`,
-              x: left + i * slot + 0.5,
-              y: top + row * tall + 0.5,
-              width: slot - 1,
-              height: tall - 1,
-            }),
-            slot > 8 && tall >= 12
-              ? s(
-                  "text",
-                  {
-                    class: "lk-digit",
-                    x: left + (i + 0.5) * slot,
-                    y: top + row * tall + tall / 2 + 3.5,
-                    "text-anchor": "middle",
-                  },
-                  String(i),
-                )
-              : null,
-          ]),
-        came.has(`${r} ${c}`)
-          ? s("rect", { class: "lk-new", x: left, y: top + row * tall, width: wide, height: tall, rx: 2 })
-          : null,
-      ]),
-    );
-  });
+  /** @type {number[][]} middle and half of the width and height of what a label must not cover */
+  const taken = place.map(([x, y]) => [x - 6, y - 10, wide / 2 + 10, high / 2 + 12]);
+  const covers = (x, y, half) =>
+    taken.filter(([u, v, a, b]) => Math.abs(u - x) < a + half && Math.abs(v - y) < b + 9).length;
+  const boxes = () =>
+    place.map(([x, y], r) => {
+      const left = x - wide / 2,
+        top = y - high / 2;
+      return s(
+        "g",
+        {},
+        s("text", { x, y: top - 6, "text-anchor": "middle" }, `rank ${r}`),
+        s("rect", { class: "lk-box", x: left - 1, y: top - 1, width: wide + 2, height: high + 2, rx: 3 }),
+        rows(round, r).map(([c, mask], row) => [
+          lone || tall < 11 || under(left - 9, top + (row + 0.5) * tall)
+            ? null
+            : s(
+                "text",
+                { class: "lk-row", x: left - 5, y: top + row * tall + tall / 2 + 4, "text-anchor": "end" },
+                String(c),
+              ),
+          range(p)
+            .filter((i) => mask & (1 << i))
+            .flatMap((i) => [
+              s("rect", {
+                class: `lk-slot r${i}`,
+                x: left + i * slot + 0.5,
+                y: top + row * tall + 0.5,
+                width: slot - 1,
+                height: tall - 1,
+              }),
+              slot > 10 && !under(left + (i + 0.5) * slot, top + (row + 0.5) * tall)
+                ? s(
+                    "text",
+                    {
+                      class: "lk-digit",
+                      x: left + (i + 0.5) * slot,
+                      y: top + row * tall + tall / 2 + 3.5,
+                      "text-anchor": "middle",
+                    },
+                    String(i),
+                  )
+                : null,
+            ]),
+          came.has(`${r} ${c}`)
+            ? s("rect", { class: "lk-new", x: left, y: top + row * tall, width: wide, height: tall, rx: 2 })
+            : null,
+        ]),
+      );
+    });
   // An arrow leaves and meets its boxes at their edges, bent a little so that two of opposite ways stay apart.
   const edge = (/** @type {number[]} */ [x, y], /** @type {number[]} */ [tx, ty]) => {
     const k = Math.min(
@@ -91,8 +96,15 @@ export function ringPicture(round, width, moved) {
       ux = dx / d,
       uy = dy / d,
       text = label(round, message);
-    const mid = [0, 1].map((k) => 0.4 * a[k] + 0.46 * m[k] + 0.14 * b[k]),
-      half = 3.6 * text.length + 6;
+    // Along the arrow, where the label covers least.
+    const half = 3.6 * text.length + 6,
+      spots = [0.37, 0.5, 0.25, 0.62, 0.15, 0.75, 0.87].map((t) =>
+        [0, 1].map((k) => (1 - t) ** 2 * a[k] + 2 * t * (1 - t) * m[k] + t ** 2 * b[k]),
+      ),
+      mid = spots.reduce((best, spot) =>
+        covers(spot[0], spot[1], half) < covers(best[0], best[1], half) ? spot : best,
+      );
+    taken.push([mid[0], mid[1], half, 9]);
     return [
       s(
         "g",
@@ -113,6 +125,10 @@ export function ringPicture(round, width, moved) {
       ),
     ];
   });
+  const pills = taken.slice(p);
+  function under(x, y) {
+    return pills.some(([u, v, a, b]) => Math.abs(u - x) < a + 4 && Math.abs(v - y) < b + 6);
+  }
   return picture(
     {
       width,
@@ -121,7 +137,7 @@ export function ringPicture(round, width, moved) {
       "aria-label": sentence(round),
     },
     arrows.map(([line]) => line),
-    boxes,
+    boxes(),
     arrows.map(([, pill]) => pill),
   );
 }

@@ -69,7 +69,7 @@ export function sentence(/** @type {Round} */ round) {
     `Round ${step} of ${count}: ${messages.length} message${messages.length > 1 ? "s" : ""} of ` +
     `${what}, ` +
     (messages[0][3] ? "added to what is there" : "kept as they come") +
-    `. ${state}`
+    `; ${state}`
   );
 }
 

@@ -131,7 +131,7 @@ export function render({ model, el }) {
     const list = bars(),
       left = 62,
       right = wide - 8,
-      high = 34,
+      high = 52,
       bottom = 262,
       height = 300;
     const most = Math.max(room() * 1.12, ...list.map((bar) => bar.values[5])) * 1.02,
@@ -192,8 +192,8 @@ export function render({ model, el }) {
         s("line", { class: "usable", x1: left, x2: right, y1: Y(limit()), y2: Y(limit()) }),
         s(
           "text",
-          { class: "red halo", x: right, y: Y(room()) - 5, "text-anchor": "end" },
-          `${device()[1]}: ${plain(room() / 2 ** 30)} GiB = ${si(room(), "B")}`,
+          { class: "red halo", x: right, y: 14, "text-anchor": "end" },
+          `${device()[1].split(",")[0]}: ${plain(room() / 2 ** 30)} GiB = ${si(room(), "B")}`,
         ),
         get("view") === "stages"
           ? s(

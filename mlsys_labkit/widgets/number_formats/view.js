@@ -1,4 +1,5 @@
 import { h, s, KEYS, frame, ladder, choice, button, grid, picture, fit, whileHeld } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { decode, largest, nearest, neighbours } from "./model.js";
@@ -63,7 +64,26 @@ export function render({ model, el }) {
   const line = h("div", { class: "lk-line-box" }),
     bits = h("div", { class: "lk-bits", role: "group", "aria-label": "Bits, the sign first: press to flip" });
   const facts = h("div", { class: "lk-scroll" });
-  ui.stage.append(line, bits);
+  /** @type {[number, number, number]} the ends of the line and its width */
+  let shown = [-1, 1, 1];
+  const PAD = 14,
+    PARTS = 500;
+  const toLine = (v) => Math.round(((v - shown[0]) / (shown[1] - shown[0])) * PARTS);
+  const mark = handle("Number", {
+    range: () => [[0, PARTS]],
+    now: () => [Math.min(PARTS, Math.max(0, toLine(model.get("value"))))],
+    at: (x) => [((x - PAD) / (shown[2] - 2 * PAD)) * PARTS],
+    move: (step) => go(Number((shown[0] + (step / PARTS) * (shown[1] - shown[0])).toPrecision(5))),
+    // To the next number of the format; with the shift key by a small part of the line.
+    nudge: (sign, event) => {
+      const f = current(),
+        value = model.get("value");
+      go(event.shiftKey ? value + (sign * span) / 200 : neighbours(f, decode(f, nearest(f, value)))[sign > 0 ? 1 : 0]);
+    },
+    say: () =>
+      `${exact(model.get("value"))}, stored as ${exact(decode(current(), nearest(current(), model.get("value"))))}`,
+  });
+  ui.stage.append(held(line, mark), bits);
   ui.rest.append(facts);
 
   // Every number of the format between two bounds, or null when there are too many to draw.
@@ -84,37 +104,15 @@ export function render({ model, el }) {
       centre = Math.round(value / span) * span || 0;
     const low = centre - span * 1.02,
       high = centre + span * 1.02,
-      pad = 14,
+      pad = PAD,
       height = 104,
       base = 58;
     const x = (v) => pad + ((v - low) / (high - low)) * (width - 2 * pad);
     const stored = decode(f, nearest(f, value)),
       ticks = between(f, low, high);
     const inside = (v) => Math.min(width - pad, Math.max(pad, x(v)));
-    const mark = s(
-      "g",
-      {
-        ...KEYS,
-        class: "lk-mark",
-        tabindex: 0,
-        role: "slider",
-        "aria-label": "Number",
-        "aria-valuenow": value,
-        "aria-valuetext": `${exact(value)}, stored as ${exact(stored)}`,
-        "aria-valuemin": low,
-        "aria-valuemax": high,
-      },
-      s("rect", { x: inside(value) - 12, y: base - 40, width: 24, height: 56, class: "lk-hit" }),
-      s("path", { d: `M${inside(value)} ${base - 4}l-7 -13h14z` }),
-      s("text", { x: inside(value), y: base - 24, "text-anchor": "middle", class: "halo" }, exact(value)),
-    );
-    mark.addEventListener("keydown", (event) => {
-      const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
-      if (!step) return;
-      event.preventDefault();
-      go(event.shiftKey ? value + (step * span) / 200 : neighbours(f, stored)[step > 0 ? 1 : 0]);
-      focusMark();
-    });
+    shown = [low, high, width];
+    mark.put(inside(value), base - 14);
     const drawn = picture(
       { width, height, role: "group", "aria-label": "Number line" },
       s("line", { class: "axis", x1: pad, x2: width - pad, y1: base, y2: base }),
@@ -141,7 +139,7 @@ export function render({ model, el }) {
           exact(anchor === "start" ? centre - span : centre + span),
         ),
       ),
-      mark,
+      s("text", { x: inside(value), y: base - 36, "text-anchor": "middle", class: "halo" }, exact(value)),
     );
     at = (event) => {
       const box = drawn.getBoundingClientRect();
@@ -150,13 +148,12 @@ export function render({ model, el }) {
     };
     line.replaceChildren(drawn);
   });
-  const focusMark = () => /** @type {SVGElement} */ (line.querySelector(".lk-mark")).focus();
   /** @type {(event: MouseEvent) => number} */
   let at = () => model.get("value");
   line.addEventListener("pointerdown", (event) => event.preventDefault()); // so that the mark keeps the focus
   whileHeld(line, (event) => {
     go(at(event));
-    focusMark();
+    mark.el.focus();
   });
 
   function drawBits(f, code) {
@@ -220,7 +217,7 @@ export function render({ model, el }) {
       };
     ui.says.textContent =
       stored === value
-        ? `${exact(value)} is a number of ${f.name}: no error. Its neighbours are ${exact(below)} and ${exact(above)}.`
+        ? `${exact(value)} is a number of ${f.name}: no error; its neighbours are ${exact(below)} and ${exact(above)}.`
         : `${exact(value)} lies ` +
           (value > top || value < (f.signed || f.numbers ? -top : 0)
             ? "beyond the range"

@@ -216,7 +216,7 @@ export function render({ model, el }) {
               p,
               length,
             )),
-      )} % of their time. ${get("note")}${get("path")}`;
+      )} % of their time; ${`${get("note")}${get("path")}`.replaceAll(". ", "; ")}`;
     const bubbles = idle(drawn, p, length),
       theory = bubble(by, p, m, v, 1, b),
       exact = Math.abs(bubbles - theory) < 1e-9;

@@ -138,7 +138,7 @@ export function render({ model, el }) {
   const memory = h("div", { class: "lk-memory" });
   const middle = (slot) => {
     const [box, own] = [memory.getBoundingClientRect(), slot.getBoundingClientRect()];
-    return [own.left + own.width / 2 - box.left, own.bottom - box.top - 2];
+    return [own.left + own.width / 2 - box.left, own.bottom - box.top + 8];
   };
   const origin = handle("Start of the view in memory", {
     axis: "xy",

@@ -16,7 +16,7 @@ import {
 
 const RECORDED = "recorded",
   ROW = 128,
-  MOST_ROWS = 16,
+  MOST_ROWS = 14,
   LAST = 31;
 
 /** @param {import("../shared/state.js").View} view */
