@@ -221,6 +221,11 @@ def settle(page: Any) -> None:
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
 
 
+def unfold(page: Any) -> None:
+    """Open the settings and numbers that the widgets of ``page`` fold."""
+    page.evaluate("document.querySelectorAll('.lk-fold').forEach((fold) => { fold.open = true; })")
+
+
 def python(code: str, *, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run ``code`` in an interpreter of its own."""
     return subprocess.run(

@@ -94,8 +94,8 @@ def test_dragging_walking_and_keys_move_the_line(browser: Any) -> None:
     settle(page)
     says = page.locator(".lk-says")
     before = says.inner_text()
-    page.locator(".lk-fit input[type=range]").first.focus()
-    page.keyboard.press("ArrowRight")
+    page.get_by_role("slider", name="Right end of the line").focus()
+    page.keyboard.press("ArrowUp")
     assert says.inner_text() != before
     page.get_by_role("button", name="One step").click()
     assert "1 steps" in says.inner_text()

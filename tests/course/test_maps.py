@@ -91,7 +91,7 @@ def test_a_translator_is_chosen_by_keyboard_and_a_change_reorders(browser: Any) 
     node.focus()
     page.keyboard.press("Enter")
     assert 0 < ways.count() < everything
-    assert all("Triton" in text for text in ways.all_inner_texts())
+    assert all("Triton" in text for text in ways.all_text_contents())
     page.get_by_label("What changes").select_option(label="a new number format")
     assert "on CPU; 8 of 10 need a new chip" in page.locator(".lk-accelerators .lk-says").inner_text()
     page.close()

@@ -68,7 +68,7 @@ def test_optimal_model_is_smaller_when_it_serves(browser: Any) -> None:
     settle(page)
 
     def tokens_a_parameter() -> float:
-        said = page.locator("tbody tr").nth(1).locator("td").nth(2).inner_text()
+        said = page.locator("tbody tr").nth(1).locator("td").nth(2).text_content()
         return float(said.replace(" k", "e3"))
 
     before = tokens_a_parameter()

@@ -39,8 +39,8 @@ def test_source_starts_at_the_finding_and_shows_the_worst_heat(show: Open) -> No
     assert page.locator(".lk-row").nth(5).locator(".lk-flag").inner_text() == "↔"
     assert "shared race: thread (1, 0, 0) reads tile[1]" in page.locator(".lk-finding").inner_text()
     assert says(page) == (
-        "Line 10: 32 wavefronts a request. 32 times the wavefronts needed: lanes queue at the same bank, in different "
-        "words. Finding: shared race."
+        "Line 10: 32 wavefronts a request; 32 times the wavefronts needed: lanes queue at the same bank, in different "
+        "words; finding: shared race."
     )
     assert value(page, "times the least traffic", 0) == "32×"
     assert value(page, "sectors a request", 1) == "4"
@@ -52,7 +52,7 @@ def test_source_is_walked_with_the_arrow_keys(show: Open) -> None:
     page.keyboard.press("ArrowDown")
     assert chosen(page).get_attribute("aria-label") == "Line 7: __syncthreads();"
     assert page.evaluate("document.activeElement.getAttribute('aria-selected')") == "true"
-    assert says(page) == "Line 7: No memory access on this line."
+    assert says(page) == "Line 7: no memory access on this line."
     page.keyboard.press("End")
     page.keyboard.press("ArrowDown")  # there is no further line
     assert chosen(page).get_attribute("aria-label") == "Line 11: }"
@@ -107,6 +107,7 @@ def test_source_keeps_the_chosen_line_in_sight(show: Open) -> None:
     late = show(widgets.annotated_source(sample.profile(source=long), line=150).html())
     late.wait_for_function("document.querySelector('.lk-code').scrollTop > 1000")  # without a touch
     assert chosen(page).bounding_box()["y"] < 700  # and inside the window
+    page.get_by_role("button", name="Hottest line").scroll_into_view_if_needed()
     before = page.evaluate("scrollY")
     page.get_by_role("button", name="Hottest line").click()
     assert in_sight()
@@ -119,13 +120,13 @@ def test_source_keeps_the_chosen_line_in_sight(show: Open) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"pattern": "coalesced"}, "128 distinct bytes in 4 sectors, as few as there can be. 100 %"),
-        ({"pattern": "shifted"}, "128 distinct bytes in 5 sectors, where 4 would do. 80 %"),
-        ({"pattern": "strided", "k": 8}, "128 distinct bytes in 32 sectors, where 4 would do. 12.5 %"),
-        ({"pattern": "broadcast"}, "4 distinct bytes in 1 sector, as few as there can be. 12.5 %"),
-        ({"pattern": "column"}, "32 wavefronts. A 32-way bank conflict"),
-        ({"pattern": "padded"}, "1 wavefront. No bank conflict"),
-        ({"formula": "lane", "bytes_per_lane": 8, "space": "shared"}, "2 wavefronts in 2 phases of 16 lanes. No bank"),
+        ({"pattern": "coalesced"}, "128 distinct bytes in 4 sectors, as few as there can be; 100 %"),
+        ({"pattern": "shifted"}, "128 distinct bytes in 5 sectors, where 4 would do; 80 %"),
+        ({"pattern": "strided", "k": 8}, "128 distinct bytes in 32 sectors, where 4 would do; 12.5 %"),
+        ({"pattern": "broadcast"}, "4 distinct bytes in 1 sector, as few as there can be; 12.5 %"),
+        ({"pattern": "column"}, "32 wavefronts; a 32-way bank conflict"),
+        ({"pattern": "padded"}, "1 wavefront; no bank conflict"),
+        ({"formula": "lane", "bytes_per_lane": 8, "space": "shared"}, "2 wavefronts in 2 phases of 16 lanes; no bank"),
     ],
 )
 def test_warp_shows_the_counts_of_theory(show: Open, arguments: dict[str, Any], words: str) -> None:
@@ -163,9 +164,9 @@ def test_warp_takes_a_typed_formula_and_refuses_a_broken_one(show: Open) -> None
 def test_warp_steps_through_the_requests_of_a_line(show: Open) -> None:
     page = show(widgets.warp_access(sample.profile(), line=10).html())
     assert page.get_by_label("Pattern").input_value() == "recorded"
-    assert says(page).startswith("Line 10, block (0, 0, 0), warp 1: 32 lanes ask for 4 B each: 32 wavefronts.")
+    assert says(page).startswith("Line 10, block (0, 0, 0), warp 1: 32 lanes ask for 4 B each: 32 wavefronts;")
     page.get_by_role("button", name="Next request").click()
-    assert "16 lanes ask for 4 B each: 16 wavefronts. A 16-way bank conflict" in says(page)
+    assert "16 lanes ask for 4 B each: 16 wavefronts; a 16-way bank conflict" in says(page)
     assert page.locator(".lk-lane.off").count() == 16
     page.get_by_role("button", name="Next request").click()  # there is no further request
     assert page.get_by_role("slider", name="Request").get_attribute("aria-valuetext") == "2 of 2"
@@ -214,11 +215,11 @@ def test_tiles_walk_along_k_and_then_to_the_next_block(show: Open) -> None:
     assert then["a"][1] == first["a"][1]  # A marches right, B down, C stays
     assert then["b"][1] > first["b"][1]
     assert then["c"] == first["c"]
-    assert says(page).startswith("Block 0 of 4, step 2 of 2.")
+    assert says(page).startswith("Block 0 of 4, step 2 of 2:")
     page.get_by_role("button", name="Next step").click()
-    assert says(page).startswith("Block 1 of 4, step 1 of 2.")
+    assert says(page).startswith("Block 1 of 4, step 1 of 2:")
     page.get_by_role("button", name="Previous step").click()
-    assert says(page).startswith("Block 0 of 4, step 2 of 2.")
+    assert says(page).startswith("Block 0 of 4, step 2 of 2:")
 
 
 def test_tiles_play_and_pause_in_silence(show: Open) -> None:
@@ -237,7 +238,7 @@ def test_tiles_do_not_play_where_motion_is_unwelcome(show: Open) -> None:
     page.emulate_media(reduced_motion="reduce")
     page.get_by_role("button", name="Next step").click()
     assert page.get_by_role("button", name="Play").count() == 0
-    assert says(page).startswith("Block 0 of 16, step 2 of 4.")
+    assert says(page).startswith("Block 0 of 16, step 2 of 4:")
 
 
 # --- occupancy -------------------------------------------------------------------------------------------------------
@@ -247,8 +248,8 @@ def test_occupancy_of_a_known_case_and_what_would_help(show: Open) -> None:
     page = show(widgets.occupancy("sm_90", threads=256, registers=40).html())
     # 40 registers x 32 lanes are 1280 of 16384 a quarter: 12 warps, 48 an SM, 6 blocks of 8. With 32: 64 warps.
     assert says(page) == (
-        "6 blocks of 8 warps fill 48 of 64 warp slots: 75 % occupancy. The limit: registers. "
-        "At 32 registers it would be 8 blocks."
+        "6 blocks of 8 warps fill 48 of 64 warp slots: 75 % occupancy; the limit: registers; "
+        "at 32 registers it would be 8 blocks."
     )
     assert (value(page, "warp slots"), value(page, "registers")) == ("8", "6")
     assert page.locator(".lk-warp.even, .lk-warp.odd").count() == 48
@@ -256,7 +257,7 @@ def test_occupancy_of_a_known_case_and_what_would_help(show: Open) -> None:
     for _ in range(8):
         registers.press("ArrowLeft")
     assert registers.get_attribute("aria-valuetext") == "32"
-    assert "100 % occupancy. The limit: warp slots and registers." in says(page)
+    assert "100 % occupancy; the limit: warp slots and registers." in says(page)
 
 
 def test_occupancy_changes_with_the_architecture_down_to_no_block(show: Open) -> None:
@@ -267,7 +268,7 @@ def test_occupancy_changes_with_the_architecture_down_to_no_block(show: Open) ->
     page.get_by_label("Architecture").select_option("sm_80")
     assert says(page).startswith("1 block of 4 warps fill")
     page.get_by_label("Architecture").select_option("sm_86")
-    assert says(page) == "No block fits: one block asks for more shared memory than sm_86 has. The launch fails."
+    assert says(page) == "No block fits: one block asks for more shared memory than sm_86 has, so the launch fails."
     assert page.locator("svg[role=img]").count() == 4  # the slots and three curves
 
 

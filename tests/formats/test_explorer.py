@@ -79,8 +79,8 @@ def test_explorer_number_follows_typing_dragging_keys_and_bits(browser: Any) -> 
     settle(page)
     says = page.locator(".lk-says")
     assert "fp4_e2m1 stores 0.5" in says.inner_text()
-    page.get_by_label("Number", exact=True).first.fill("2.4")
-    page.get_by_label("Number", exact=True).first.press("Enter")
+    page.get_by_role("textbox", name="Number").fill("2.4")
+    page.get_by_role("textbox", name="Number").press("Enter")
     assert "lies between 2 and 3; fp4_e2m1 stores 2" in says.inner_text()
     mark = page.get_by_role("slider", name="Number")
     mark.focus()
@@ -93,8 +93,8 @@ def test_explorer_number_follows_typing_dragging_keys_and_bits(browser: Any) -> 
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 58, steps=5)
     page.mouse.up()
-    moved = float(page.get_by_label("Number", exact=True).first.input_value())
+    moved = float(page.get_by_role("textbox", name="Number").input_value())
     assert moved > -3
     page.mouse.move(box["x"] + 5, box["y"] + 58)
-    assert float(page.get_by_label("Number", exact=True).first.input_value()) == moved, "let go is let go"
+    assert float(page.get_by_role("textbox", name="Number").input_value()) == moved, "let go is let go"
     page.close()

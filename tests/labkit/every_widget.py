@@ -144,6 +144,14 @@ def grip(section: Any) -> None:
     if kind == "button" and found.evaluate("node => node.tagName") != "BUTTON":
         found.click()
         return
+    if kind == "slider":
+        box, mouse = found.bounding_box(), found.page.mouse
+        mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        mouse.down()
+        for side in (1, -1):  # one of them is free
+            mouse.move(box["x"] + box["width"] / 2 + 60 * side, box["y"] + box["height"] / 2, steps=4)
+        mouse.up()
+        return
     if kind != "range":
         section.locator("[role=option], input[type=radio], input[type=checkbox], button:enabled").last.click()
         return

@@ -50,6 +50,7 @@
       }),
     );
   const overlaps = () => {
+    document.getAnimations().forEach((one) => one.finish()); // where the labels come to rest
     const found = [];
     for (const svg of all(".lk-stage svg, .lk-rest svg")) {
       const labels = [...svg.querySelectorAll("text")].filter((node) => node.textContent.trim() && seen(node));

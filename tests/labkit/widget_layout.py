@@ -103,9 +103,7 @@ def _every(tests: Iterable[bool]) -> str:
 def main(names: list[str]) -> None:
     from playwright.sync_api import sync_playwright
 
-    print(
-        f"{'':<20} {'high':>5} {'span':>6} {'ctl':>4} {'text':>5} {'phone':>5} {'first':>5} {'verdict':>7} sent over hnd"
-    )
+    print(f"{'':<20}  high   span  ctl  text phone first verdict sent over hnd  misses")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
         for folder, makers in sorted(samples().items()):

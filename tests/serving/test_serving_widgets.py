@@ -231,7 +231,7 @@ def test_timeline_bounds_change_colours_and_goodput(show: Open) -> None:  # noqa
     marks = page.locator(".lk-mark")
     assert marks.all_text_contents() == ["✓", "✓", "✗ TPOT", "✗ not served"]
     assert says(page).startswith(
-        "2 of 4 requests (50 %) are served in time: goodput 0.25 requests/s. a: arrived at 1 s"
+        "2 of 4 requests (50 %) are served in time: goodput 0.25 requests/s; a: arrived at 1 s"
     )
     page.get_by_role("slider", name="TPOT at most").press("End")
     assert marks.all_text_contents() == ["✓", "✓", "✓", "✗ not served"]

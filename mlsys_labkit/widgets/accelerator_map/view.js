@@ -15,7 +15,8 @@ export function render({ model, el }) {
     el,
     "accelerators",
     "What is fixed, and what is programmable?",
-    "Drag the change from machine to machine: it sinks as deep as it has to go. The levels are a judgement, with its reason.",
+    "Drag the change from machine to machine: it sinks as deep as it has to go. The levels are a judgement, " +
+      "with its reason.",
   );
   const pick = choice(
     "What changes",
@@ -48,7 +49,7 @@ export function render({ model, el }) {
   ui.stage.append(held(board, change), colourKeys(takes, "level"));
   function paint(width) {
     const now = model.get("change"),
-      name = Math.min(210, width * 0.5),
+      name = Math.min(210, width * 0.56),
       each = (width - name - 16) / takes.length,
       tall = ROW * kinds.length,
       end = (level) => name + (level + 1) * each;

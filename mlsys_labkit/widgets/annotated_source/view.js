@@ -78,8 +78,8 @@ export function render({ model, el }) {
   );
   const legend = h("p", { class: "lk-key" }),
     panel = h("div", { class: "lk-panel" });
-  ui.stage.append(h("div", { class: "lk-sides" }, h("div", {}, lines.el, legend), panel));
-  ui.rest.append(h("p", { class: "lk-note" }, model.get("note")));
+  ui.stage.append(lines.el, legend);
+  ui.rest.append(panel, h("p", { class: "lk-note" }, model.get("note")));
 
   function draw() {
     const kind = HEATS[model.get("heat")],

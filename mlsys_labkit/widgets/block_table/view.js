@@ -18,7 +18,8 @@ export function render({ model, el }) {
     el,
     "blocks",
     "Blocks of a paged cache, step by step",
-    "Each square is a physical block. A request's table maps its tokens, in order, to blocks anywhere in the pool. Drag the time.",
+    "Each square is a physical block. A request's table maps its tokens, in order, to blocks anywhere in the pool. " +
+      "Drag the time.",
   );
   const get = (name) => model.get(name),
     size = get("size"),
@@ -68,7 +69,8 @@ export function render({ model, el }) {
   let stripe = "";
   function drawStrip(width) {
     const rise = (n) => HIGH - 8 - (n / Math.max(1, total)) * (HIGH - 16),
-      said = `Blocks in use over the run, at most ${Math.max(...use)} of ${total}`;
+      top = Math.max(...use),
+      said = `Blocks in use after each of the ${steps.length} steps of the run, at most ${top} of ${total}`;
     if (stripe !== String(width))
       strip.replaceChildren(
         picture(

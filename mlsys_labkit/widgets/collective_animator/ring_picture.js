@@ -98,13 +98,16 @@ export function ringPicture(round, width, moved) {
       text = label(round, message);
     // Along the arrow, where the label covers least.
     const half = 3.6 * text.length + 6,
-      spots = [0.37, 0.5, 0.25, 0.62, 0.15, 0.75, 0.87].map((t) =>
+      spots = [0.37, 0.5, 0.25, 0.62, 0.15, 0.75, 0.87, 0.31, 0.44, 0.56, 0.69, 0.81, 0.2].map((t) =>
         [0, 1].map((k) => (1 - t) ** 2 * a[k] + 2 * t * (1 - t) * m[k] + t ** 2 * b[k]),
       ),
       mid = spots.reduce((best, spot) =>
         covers(spot[0], spot[1], half) < covers(best[0], best[1], half) ? spot : best,
       );
-    taken.push([mid[0], mid[1], half, 9]);
+    const crowded =
+      taken.slice(p).some(([u, v, a]) => Math.abs(u - mid[0]) < a + half && Math.abs(v - mid[1]) < 18) ||
+      place.some(([x, y]) => Math.abs(x - mid[0]) < 24 + half && Math.abs(y - high / 2 - 10 - mid[1]) < 16);
+    if (!crowded) taken.push([mid[0], mid[1], half, 9]);
     return [
       s(
         "g",
@@ -117,17 +120,18 @@ export function ringPicture(round, width, moved) {
             `${b[0] - ux * 5 + uy * 5},${b[1] - uy * 5 - ux * 5} Z`,
         }),
       ),
-      s(
-        "g",
-        { class: `lk-pill r${from}`, style: `--dx:${a[0] - mid[0]}px;--dy:${a[1] - mid[1]}px` },
-        s("rect", { x: mid[0] - half, y: mid[1] - 9, width: 2 * half, height: 18, rx: 9 }),
-        s("text", { x: mid[0], y: mid[1] + 4, "text-anchor": "middle" }, text),
-      ),
+      !crowded &&
+        s(
+          "g",
+          { class: `lk-pill r${from}`, style: `--dx:${a[0] - mid[0]}px;--dy:${a[1] - mid[1]}px` },
+          s("rect", { x: mid[0] - half, y: mid[1] - 9, width: 2 * half, height: 18, rx: 9 }),
+          s("text", { x: mid[0], y: mid[1] + 4, "text-anchor": "middle" }, text),
+        ),
     ];
   });
   const pills = taken.slice(p);
   function under(x, y) {
-    return pills.some(([u, v, a, b]) => Math.abs(u - x) < a + 4 && Math.abs(v - y) < b + 6);
+    return pills.some(([u, v, a, b]) => Math.abs(u - x) < a + 7 && Math.abs(v - y) < b + 9);
   }
   return picture(
     {

@@ -154,7 +154,7 @@ export function render({ model, el }) {
     facts = h("div", {}),
     holds = h("ul", {}),
     chart = h("div", {}),
-    verdict = h("p", { class: "lk-note" });
+    verdict = h("p", { class: "lk-says" });
   ui.stage.append(plot, held(track, time));
   ui.rest.append(
     facts,

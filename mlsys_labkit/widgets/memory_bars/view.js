@@ -14,7 +14,8 @@ export function render({ model, el }) {
     el,
     "bars",
     "Does it fit? Memory of one rank",
-    "What a GPU holds while a transformer is trained. Drag the top of a bar: down to more data parallel ranks, sideways " +
+    "What a GPU holds while a transformer is trained. Drag the top of a bar: down to more " +
+      "data parallel ranks, sideways " +
       "to another ZeRO stage.",
   );
   const get = (name) => model.get(name),

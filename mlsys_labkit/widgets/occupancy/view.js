@@ -7,6 +7,12 @@ import { occupancy } from "./model.js";
 const WORDS = { warps: "warp slots", blocks: "block slots" },
   named = (limit) => WORDS[limit] || limit;
 
+const DOTS = {
+  threads: "Dot of the block's threads",
+  registers: "Dot of the registers",
+  shared: "Dot of the shared bytes",
+};
+
 /** @param {import("../shared/state.js").View} view */
 export function render({ model, el }) {
   const ui = frame(
@@ -54,7 +60,7 @@ export function render({ model, el }) {
   const dots = Object.fromEntries(
     Object.keys(lists).map((key) => [
       key,
-      handle(names[key], {
+      handle(DOTS[key], {
         range: () => [[0, shownOf(key).length - 1]],
         now: () => [Math.max(0, shownOf(key).indexOf(get(key)))],
         at: (x) => [((x - frames[key][0]) / frames[key][1]) * (shownOf(key).length - 1)],

@@ -263,7 +263,7 @@ export function render({ model, el }) {
   const legend = h("ul", { class: "lk-legend", "aria-label": "Colours" }),
     plot = h("div", { class: "lk-plot" }),
     facts = h("div", { class: "lk-scroll" });
-  const time = handle("Time", {
+  const time = handle("Moment on the schedule", {
     range: () => [[0, MOST]],
     now: () => [get("cursor")],
     at: (x) => [((x - scale[0]) / (scale[1] - scale[0])) * MOST],

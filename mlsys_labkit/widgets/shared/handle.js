@@ -17,9 +17,9 @@ const ARROWS = { x: "M10 10l-4 4 4 4M18 10l4 4-4 4", y: "M10 10l4-4 4 4M10 18l4 
  * A handle that moves by whole steps along one axis of a picture, or along two.
  *
  * `now` and `at` return one number for each axis, `range` the least and the greatest; `at` takes a point of the picture
- * and may return parts of a step. `move` is called with the new steps alone. `put` places the handle and is part of each
- * drawing; `say` is what the handle stands for then, with what follows from it.
- * With `nudge`, arrow keys call it, where a step of the keys is no step of the pointer.
+ * and may return parts of a step. `move` is called when the steps change. `put` places the handle; each drawing calls
+ * it. `say` tells what the handle stands for, with what follows from it. With `nudge`, arrow keys call it, where a step
+ * of the keys is no step of the pointer.
  * @param {string} label
  * @param {{
  *   axis?: "x" | "y" | "xy",

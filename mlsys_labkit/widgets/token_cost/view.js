@@ -52,7 +52,10 @@ export function render({ model, el }) {
   const cost = () => Object.values(hour(business())).reduce((sum, v) => sum + v, 0);
   const result = () => {
     const over = model.get("rent") - cost();
-    return `${plain(million(business()))} USD a million tokens, ${over >= 0 ? "a margin" : "a loss"} of ${plain(Math.abs(over))} USD an hour`;
+    return (
+      `${plain(million(business()))} USD a million tokens, ` +
+      `${over >= 0 ? "a margin" : "a loss"} of ${plain(Math.abs(over))} USD an hour`
+    );
   };
   // What a picture's width stands for; set by each drawing.
   let dollars = 1,

@@ -356,7 +356,7 @@ export function render({ model, el }) {
   }
 
   let row0 = [0, 1];
-  const arm = handle("Lane in the warp", {
+  const arm = handle("Chosen thread of the warp", {
     range: () => [[0, LAST]],
     now: () => [get("lane")],
     at: (x) => [(x - row0[0]) / row0[1] - 0.5],
