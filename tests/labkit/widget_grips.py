@@ -88,7 +88,7 @@ def _line(state: State) -> str:
 
 def _occupancy(state: State) -> str:
     found = occupancy(state["architecture"], state["threads"], state["registers"], state["shared"])
-    return f"{found.blocks} blocks"
+    return f"{found.blocks_per_sm} blocks"
 
 
 def _energy(state: State) -> str:
