@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from pathlib import Path
 
 import jupytext
@@ -26,10 +28,24 @@ def _write(app: Sphinx, error: Exception | None) -> None:
         (folder / f"{source.stem}.ipynb").write_text(nbformat.writes(notebook) + "\n", "utf-8")
 
 
+def cache_of(root: Path) -> Path:
+    """Return the folder for executed cells, one for each state of the kit: their outputs hold the kit's widgets."""
+    digest = hashlib.sha256()
+    for path in sorted(path for part in ("mlsys_labkit", "course/data") for path in (root / part).rglob("*")):
+        if path.is_file() and path.suffix != ".pyc":
+            digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return root / "build/course-cache" / digest.hexdigest()[:16]
+
+
 def _make_cache(app: Sphinx) -> None:
     # Two processes that read chapters at once would both create the tables of a cache that is not there yet.
-    if app.config.nb_execution_mode == "cache":
-        create_db(get_cache(app.config.nb_execution_cache_path).path)
+    if app.config.nb_execution_mode != "cache":
+        return
+    cache = Path(app.config.nb_execution_cache_path)
+    for other in cache.parent.glob("*"):
+        if other != cache and other.is_dir():
+            shutil.rmtree(other, ignore_errors=True)
+    create_db(get_cache(cache).path)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
