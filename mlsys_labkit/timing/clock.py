@@ -60,7 +60,10 @@ class _HostClock:
         return time.perf_counter()
 
     def load(self) -> float | None:
-        return os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # Windows has none
+        try:
+            return os.getloadavg()[0]
+        except (AttributeError, OSError):  # Windows has none, and a sandbox may hide it
+            return None
 
 
 class CpuClock(_HostClock):

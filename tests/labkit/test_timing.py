@@ -252,3 +252,14 @@ def test_html_escapes_names_and_takes_its_colours_from_the_page():
 )
 def test_durations_have_three_digits_and_a_unit(seconds, text):
     assert duration(seconds) == text
+
+
+def test_a_machine_that_hides_its_load_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden() -> None:
+        raise OSError("Load averages are unobtainable")
+
+    monkeypatch.setattr("os.getloadavg", hidden)
+    assert CpuClock().load() is None
+    assert bench(sum, (1, 2), seconds=0.01).n >= 10
+    monkeypatch.delattr("os.getloadavg")
+    assert CpuClock().load() is None
