@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.resources import files
@@ -116,11 +117,12 @@ def test_report_figures_equal_counts_by_hand(lab: Lab, results: list[Result], su
         (90.0, 100.0, 1),
     ]
     hardest, easier = report.tasks
-    assert (hardest.name, hardest.points, hardest.full, hardest.none, hardest.unanswered) == ("scaled", 50.0, 1, 4, 1)
+    assert (hardest.name, hardest.title, hardest.points, hardest.unanswered) == ("scaled", "Scale", 50.0, 1)
+    assert (hardest.full, hardest.part, hardest.none, hardest.lost, hardest.recognised) == (1, 2, 4, 6, 2)
     assert hardest.mean == pytest.approx(70 / 7)
     assert hardest.share == pytest.approx(0.2)
     assert (hardest.median_seconds, hardest.slow_seconds) == (3.0, 6.0)
-    assert (easier.name, easier.full, easier.none, easier.median_seconds) == ("Tally", 4, 3, 0.5)
+    assert (easier.name, easier.full, easier.part, easier.none, easier.median_seconds) == ("Tally", 4, 0, 3, 0.5)
     assert [(one.why, one.kind, one.students) for one in hardest.failures] == [
         ("A result is not what the test expects.", "AssertionError", 5),
         ("The code raised IndexError.", "IndexError", 3),
@@ -215,7 +217,7 @@ def test_explanation(lab: Lab, results: list[Result], submissions: Any) -> None:
     ]
     assert [(one.wrong, one.how) for one in told.resembles] == [("sign_lost", "same code")]
     text = str(told)
-    assert text.startswith("bob, scaled of lab90_tiny: 10 of 50 points\n\nasked:\n    ## Scale\n\nwrote:\n    def")
+    assert text.startswith("bob, scaled of lab90_tiny: 10 of 50 points\n\nasked: Scale\n\nwrote:\n    def")
     assert (
         "scaled_test: failed, 0 of 40, hidden in part\n    A result is not what the test expects.\n    it said: Asser"
     ) in text
@@ -263,7 +265,7 @@ def test_explanation_by_test_name_and_without_an_answer(lab: Lab, results: list[
 
 
 def pages(lab: Lab, results: list[Result], submissions: Any) -> dict[str, str]:
-    from mlsys_grading.analysis.pages import report_page, similarity_page
+    from mlsys_grading.analysis.pages import explanation_page, report_page, similarity_page
     from mlsys_grading.analysis.similarity import similarities
 
     marked = {
@@ -274,6 +276,9 @@ def pages(lab: Lab, results: list[Result], submissions: Any) -> dict[str, str]:
     return {
         "report": report_page(class_report(lab, results, submissions, PROFILES)),
         "similarity": similarity_page(similarities(lab, marked)),
+        "explanation": explanation_page(
+            explain(lab, replace(results[1], student="<script>alert(2)</script>"), submissions["bob"], "scaled")
+        ),
     }
 
 
@@ -283,6 +288,7 @@ def test_pages_hold_their_numbers_and_no_script_of_a_student(lab: Lab, results: 
         page.encode("utf-8")
         assert "<script>alert" not in page
         assert "<b>lee" not in page
+        assert "\x1b" not in page
         assert "http:" not in page.replace("http-equiv", "")
         assert "https:" not in page
         assert "src=" not in page
@@ -292,6 +298,31 @@ def test_pages_hold_their_numbers_and_no_script_of_a_student(lab: Lab, results: 
     assert "cy, kim" in made["similarity"]
     assert "&lt;b&gt;lee" in made["similarity"]
     assert "<mark>" in made["similarity"]
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in made["explanation"]
+
+
+def test_class_report_says_where_the_class_fell_and_why(lab: Lab, results: list[Result], submissions: Any) -> None:
+    report = pages(lab, results, submissions)["report"]
+    page = ElementTree.fromstring(report[report.index("<main") : report.index("</main>") + len("</main>")])
+    hardest, easier = page.findall(".//tbody")[0]
+    counts = [["".join(cell.itertext()) for cell in row] for row in (hardest, easier)]
+    assert counts == [
+        ["Scale scaled", "10 / 50", "", "1", "2", "4", "1"],
+        ["Scale Tally", "28.57 / 50", "", "4", "0", "3", "1"],
+    ]
+    bar = hardest.find(".//span[@class='bar']")
+    assert [(part.get("class"), part.get("style")) for part in bar] == [
+        ("passed", "width:14.29%"),
+        ("partly", "width:28.57%"),
+        ("failed", "width:57.14%"),
+    ]
+    (card,) = page.findall(".//article[@id='task-scaled']")
+    text = " ".join("".join(card.itertext()).split())
+    assert "1 full points, 2 some, 4 none (1 unanswered)." in text
+    assert "2 of the 6 students who lost points gave a known wrong answer." in text
+    assert "a factor is never negative sign_lost 1 student by the same code" in text
+    assert "multiplying in place makes a copy in_place 1 student by the same results" in text
+    assert "3 students: The code raised IndexError. IndexError" in text
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,7 @@ def test_points_reasons_words_and_comments_are_there() -> None:
     assert "2 points taken off for handing in late" in text
     assert "7 points still to be given by a person" in text
     assert "Doubling double some points 2 / 5" in text
-    assert "A result is not what the test expects. AssertionError: 4 is not 5 Your code printed one two" in text
+    assert "A result is not what the test expects. AssertionError: 4 is not 5 Your code printed one two Next" in text
     assert "NameError: name 'y' is not defined" in text
     assert "Comment Well said." in text
     assert "4.25 / 5 A person marked this." in text
@@ -183,32 +182,6 @@ def test_the_page_is_bounded_and_self_contained() -> None:
 
 def test_feedback_page_is_at_nbgraders_path(tmp_path: Path) -> None:
     assert SubmissionPaths.of(tmp_path, "ada", LAB).page == tmp_path / "feedback" / "ada" / LAB / f"{LAB}.html"
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_feedback_page_is_accessible(browser: Any, tmp_path: Path, scheme: str) -> None:
-    made = result(failed_cells={"double": "NameError: y", "cell 1": "ValueError: x"}, sandbox=False)
-    made = replace(made, marks=(mark("double_test", **FAILED, printed="one"), *made.marks[1:]))
-    at = standing(look=CellStanding(None, needs_manual_grade=True), halve_test=CellStanding(1.5))
-    path = tmp_path / f"{LAB}.html"
-    path.write_text(feedback_page(REGISTERED, SUBMISSION, made, at), encoding="utf-8")
-    tab = browser.new_page(color_scheme=scheme)
-    problems: list[str] = []
-    tab.on("console", lambda message: problems.append(message.text))
-    tab.on("pageerror", lambda error: problems.append(str(error)))
-    tab.goto(path.as_uri())
-    tab.locator("summary").first.click()
-    background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (background == "rgb(18, 20, 23)") == (scheme == "dark")
-    tab.set_viewport_size({"width": 320, "height": 640})
-    assert tab.evaluate("document.documentElement.scrollWidth") <= 320
-    # The page's policy forbids scripts, except those of the browser's driver.
-    tab.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8"))
-    found = tab.evaluate("axe.run().then(result => result.violations)")
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
-    assert problems == []
-    tab.close()
 
 
 RELAY = """

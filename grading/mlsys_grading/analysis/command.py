@@ -21,6 +21,7 @@ def add_explain_parser(verbs: Any) -> None:
     parser.add_argument("student", metavar="STUDENT")
     parser.add_argument("task", metavar="TASK", help="the name of the task or of one of its tests")
     parser.add_argument("--lab", metavar="LAB", help="the lab, if two labs have a task of that name")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="also write it to this file as a page")
     add_course(parser)
     _add_wrong_answers(parser)
     parser.set_defaults(run=lambda arguments: _verbs().explain_verb(arguments))

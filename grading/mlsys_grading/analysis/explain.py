@@ -13,6 +13,7 @@ from mlsys_grading.analysis.answers import answers_of
 from mlsys_grading.analysis.misconceptions import Profiles, Resemblance, marks_of, profile, resemblances
 from mlsys_grading.gradebook.counted_scores import CellStanding, Standing
 from mlsys_grading.gradebook.reasons import reason
+from mlsys_grading.gradebook.said import CheckMessage, check_message
 from mlsys_grading.gradebook.sheet import points_text
 from mlsys_grading.gradebook.text import printable
 from mlsys_grading.lab import Lab, Task
@@ -48,6 +49,12 @@ class Tested:
     def passed(self) -> bool:
         return self.points >= self.max_points
 
+    @property
+    def message(self) -> CheckMessage | None:
+        """The message of a check in parts; None for any other error."""
+        kind, _, line = self.said.partition(": ")
+        return check_message(line) if kind == "CheckError" else None
+
     def lines(self) -> Iterator[str]:
         """Write the lines that :class:`TaskExplanation` prints."""
         hidden = ", hidden in part" if self.hidden else ""
@@ -72,6 +79,7 @@ class TaskExplanation:
     """One task of one student.
 
     Attributes:
+        title: the heading of the task; "" if there is none.
         asked: the text of the task.
         answer: empty if there is none.
         raised: what the answer's own cell raised, or that it ended its process.
@@ -85,6 +93,7 @@ class TaskExplanation:
     task: str
     points: float
     max_points: float
+    title: str
     asked: str
     answer: str
     raised: str
@@ -95,8 +104,8 @@ class TaskExplanation:
     def __str__(self) -> str:
         got, most = points_text(self.points), points_text(self.max_points)
         lines = [f"{self.student}, {self.task} of {self.lab}: {got} of {most} points"]
-        if self.asked:
-            lines += ["", "asked:", *_indented(self.asked)]
+        if self.title or self.asked:
+            lines += ["", f"asked: {self.title}", *_indented(self.asked)]
         wrote = ["wrote:", *_indented(self.answer)] if self.answer else ["wrote nothing: the stub is as it was"]
         lines += ["", *wrote]
         if self.raised:
@@ -145,7 +154,7 @@ def explain(
         found.name,
         sum(mark.points for mark in marks),
         found.points,
-        _asked(lab, found),
+        *lab.asked(found),
         answer,
         raised.pop(found.name, ""),
         tuple(_tested(mark, by_hand.get(mark.name, CellStanding())) for mark in marks),
@@ -167,19 +176,6 @@ def _tested(mark: CellMark, standing: CellStanding) -> Tested:
         by_hand += f"{'; ' if by_hand else 'in the gradebook: '}{points_text(standing.extra_credit)} extra"
     why = reason(mark, with_kind=True) if mark.points < mark.max_points else ""
     return Tested(mark.name, mark.points, mark.max_points, why, mark.error, mark.printed, mark.hidden, by_hand)
-
-
-def _asked(lab: Lab, task: Task) -> str:
-    """Return the Markdown from the last heading before the task's answer."""
-    texts: list[str] = []
-    for cell in reversed(lab.cells[: task.solution.index]):
-        if cell.is_test or cell.is_solution:
-            break
-        if cell.kind == "markdown":
-            texts.insert(0, cell.source)
-            if cell.source.startswith("#"):
-                break
-    return "\n\n".join(texts)
 
 
 def _oddities(result: Result, raised: Mapping[str, str], standing: CellStanding) -> Iterator[str]:

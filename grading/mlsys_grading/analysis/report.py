@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlsys_grading.analysis.answers import answers_of, released
 from mlsys_grading.analysis.misconceptions import HOWS, Profiles, canonical, marks_of, profile, resemblances
@@ -42,21 +42,31 @@ class TaskReport:
     """One task.
 
     Attributes:
+        title: the heading above it in the lab, or its name.
         mean: points that students got on average; ``share`` is that of all points.
-        full, none, unanswered: students with all points, with none, and whose stub is as it was.
+        full, part, none, unanswered: students with all points, with some, with none, and whose stub is as it was.
+        recognised: students whose answer has the code or the results of one of the lab's wrong answers.
         median_seconds, slow_seconds: of its tests; the second is the 90th percentile.
     """
 
     name: str
+    title: str
     points: float
     mean: float
     share: float
     full: int
+    part: int
     none: int
     unanswered: int | None
     median_seconds: float
     slow_seconds: float
     failures: tuple[FailureReason, ...]
+    recognised: int
+
+    @property
+    def lost(self) -> int:
+        """The number of students who lost points."""
+        return self.part + self.none
 
 
 @dataclass(frozen=True)
@@ -129,7 +139,9 @@ def class_report(
         for student, cells in (submissions or {}).items()
     }
     points = [result.points for result in graded]
-    tasks = [_task(task, graded, answers if submissions is not None else None) for task in lab.tasks if task.points]
+    found = {task.name: _common(lab, task, graded, answers, profiles) for task in lab.tasks}
+    known = answers if submissions is not None else None
+    tasks = [_task(lab, task, graded, known, found[task.name].recognised) for task in lab.tasks if task.points]
     return ClassReport(
         lab.name,
         len(graded),
@@ -139,7 +151,7 @@ def class_report(
         median(points),
         _histogram(points, lab.points),
         tuple(sorted(tasks, key=lambda task: task.share)),
-        tuple(each for task in lab.tasks for each in _common(lab, task, graded, answers, profiles)),
+        tuple(each for common in found.values() for each in common.answers),
     )
 
 
@@ -150,7 +162,13 @@ def _histogram(points: Sequence[float], most: float) -> tuple[Bin, ...]:
     return tuple(Bin(most * at / BINS, most * (at + 1) / BINS, counts[at]) for at in range(BINS))
 
 
-def _task(task: Task, results: Sequence[Result], answers: Mapping[str, Mapping[str, str]] | None) -> TaskReport:
+def _task(
+    lab: Lab,
+    task: Task,
+    results: Sequence[Result],
+    answers: Mapping[str, Mapping[str, str]] | None,
+    recognised: int,
+) -> TaskReport:
     of = {result.student: marks_of(task, result.marks) for result in results}
     got = [sum(mark.points for mark in marks) for marks in of.values()]
     seconds = sorted(sum(mark.seconds for mark in marks) for marks in of.values())
@@ -159,23 +177,33 @@ def _task(task: Task, results: Sequence[Result], answers: Mapping[str, Mapping[s
         lost = [mark for mark in marks if mark.points < mark.max_points]
         why.update({(reason(mark, with_kind=True), mark.kinds[0] if mark.kinds else "") for mark in lost})
     mean = sum(got) / len(got)
+    full, none = sum(each >= task.points for each in got), sum(each <= 0 for each in got)
     return TaskReport(
         task.name,
+        lab.asked(task)[0] or task.name,
         task.points,
         mean,
         mean / task.points,
-        sum(each >= task.points for each in got),
-        sum(each <= 0 for each in got),
+        full,
+        len(got) - full - none,
+        none,
         None if answers is None else sum(task.name not in answers.get(student, {}) for student in of),
         median(seconds),
         seconds[min(len(seconds) - 1, int(0.9 * len(seconds)))],
         tuple(FailureReason(*pair, count) for pair, count in sorted(why.items(), key=lambda item: (-item[1], item[0]))),
+        recognised,
     )
+
+
+class _Common(NamedTuple):
+    answers: list[CommonAnswer]
+    recognised: int  # students
 
 
 def _common(
     lab: Lab, task: Task, results: Sequence[Result], answers: Mapping[str, Mapping[str, str]], profiles: Profiles | None
-) -> list[CommonAnswer]:
+) -> _Common:
+    recognised = 0
     counts: Counter[tuple[str, str]] = Counter()
     unknown: dict[str, list[str]] = {}
     for result in results:
@@ -184,7 +212,9 @@ def _common(
             continue
         found = resemblances(lab, task, answer, failures, profiles)
         counts.update((like.wrong, like.how) for like in found)
-        if not any(like.how in ("same code", "same results") for like in found):
+        if any(like.how in ("same code", "same results") for like in found):
+            recognised += 1
+        else:
             unknown.setdefault(canonical(answer), []).append(answer)
     known = [
         CommonAnswer(task.name, wrong.name, wrong.misconception, code, results, failures)
@@ -194,4 +224,5 @@ def _common(
     ]
     common = [same for same in unknown.values() if len(same) >= LEAST_COMMON]
     known += [CommonAnswer(task.name, "", "", len(same), 0, 0, same[0]) for same in common]
-    return sorted(known, key=lambda each: (-each.same_code - each.same_results, -each.same_failures, each.name))
+    known.sort(key=lambda each: (-each.same_code - each.same_results, -each.same_failures, each.name))
+    return _Common(known, recognised)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mlsys_grading.analysis.explain import explain, find_task
 from mlsys_grading.analysis.misconceptions import Profiles, profile
-from mlsys_grading.analysis.pages import report_page, similarity_page
+from mlsys_grading.analysis.pages import explanation_page, report_page, similarity_page
 from mlsys_grading.analysis.profiles import ProfileStore, find_profiles, wrong_jobs
 from mlsys_grading.analysis.report import class_report
 from mlsys_grading.analysis.similarity import similarities
@@ -49,7 +49,10 @@ def explain_verb(arguments: Namespace) -> int:
     ((found, task),) = fits
     result = found.results[student]
     profiles = _profiles(found, arguments, task.name) if profile(task, result.marks) else None
-    print(explain(found.lab, result, found.cells(student), arguments.task, profiles, found.standing(student)))
+    told = explain(found.lab, result, found.cells(student), arguments.task, profiles, found.standing(student))
+    print(told)
+    if arguments.page:
+        write_if_changed(arguments.page, explanation_page(told))
     return 0
 
 

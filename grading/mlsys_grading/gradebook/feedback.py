@@ -1,13 +1,14 @@
-"""The page that a student reads: points task by task, why, and nothing of the hidden tests but their names."""
+"""The page that a student reads: task by task what was asked, written and found, and what to try next.
+
+It tells nothing of the hidden tests but their names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from mlsys_grading.gradebook.counted_scores import CellStanding, Standing
@@ -15,22 +16,29 @@ from mlsys_grading.gradebook.reasons import Explanation, MarkWords, explain
 from mlsys_grading.gradebook.registered import RegisteredCell, RegisteredLab
 from mlsys_grading.gradebook.submission import SubmittedCell
 from mlsys_grading.gradebook.text import without_controls
-from mlsys_grading.report.templates import script, stylesheet
+from mlsys_grading.page.markdown import to_html
+from mlsys_grading.page.render import render
 from mlsys_grading.result import Result
+from mlsys_labkit.coach.notes import all_notes
 
 MAX_ANSWER = 20_000
-_HERE = Path(__file__).parent
+_TEMPLATE = Path(__file__).with_name("feedback.html.j2")
+_GROUPS = (
+    ("Tasks that lost points", ("failed", "partly")),
+    ("Tasks that wait for a person", ("waiting",)),
+    ("Tasks with full points", ("passed",)),
+)
 
 
 def feedback_page(lab: RegisteredLab, submission: Sequence[SubmittedCell], result: Result, standing: Standing) -> str:
     """Render the page: no hidden test's source, no message that can carry its inputs, no other file needed."""
     explained = explain(lab, result)
-    tasks = [_task(cells, submission, explained, standing) for cells in _tasks(lab)]
+    tasks = [_task(lab, number, cells, submission, explained, standing) for number, cells in enumerate(_tasks(lab), 1)]
     own = {f"cell {cell.index}": cell.index for cell in submission if cell.registered is None}
     failed = [(own[name], kind) for name, kind in explained.kinds.items() if name in own]
+    groups = [(title, [task for task in tasks if task["status"] in statuses]) for title, statuses in _GROUPS]
     return render(
-        _HERE / "feedback.html.j2",
-        _HERE / "feedback.css",
+        _TEMPLATE,
         lab=lab.name,
         student=result.student,
         score=standing.score,
@@ -38,17 +46,13 @@ def feedback_page(lab: RegisteredLab, submission: Sequence[SubmittedCell], resul
         penalty=standing.late_penalty,
         waiting=sum(check["max"] for task in tasks for check in task["checks"] if check["status"] == "waiting"),
         tasks=tasks,
+        groups=[(title, found) for title, found in groups if found],
+        counts={status: sum(task["status"] == status for task in tasks) for _, kinds in _GROUPS for status in kinds},
         oddities=result.oddities,
         failed=sorted(failed),
         sandbox=result.sandbox,
         versions=dict(result.versions or {}),
     )
-
-
-def render(template: Path, style: Path, **values: Any) -> str:
-    """Fill in the template of a page that needs no other file. Values are escaped, because students wrote them."""
-    look = {"css": Markup(stylesheet(str(style))), "js": Markup(script())}  # our own files, no user's text
-    return _templates(template.parent).get_template(template.name).render(look | values)
 
 
 def _tasks(lab: RegisteredLab) -> list[list[RegisteredCell]]:
@@ -64,6 +68,8 @@ def _tasks(lab: RegisteredLab) -> list[list[RegisteredCell]]:
 
 
 def _task(
+    lab: RegisteredLab,
+    number: int,
     cells: Sequence[RegisteredCell],
     submission: Sequence[SubmittedCell],
     explained: Explanation,
@@ -76,27 +82,36 @@ def _task(
         if cell.kind != "solution"
     ]
     answer = next((each for each in submission if each.registered is first and not first.is_locked), None)
+    note = all_notes().get(first.name)
+    status = _together([check["status"] for check in checks])
     return {
+        "number": number,
         "name": first.name,
         "title": first.heading or first.name,
         "score": sum(check["score"] for check in checks),
         "max": sum(check["max"] for check in checks),
-        "status": _together([check["status"] for check in checks]),
-        "checks": checks,
+        "status": status,
+        "checks": sorted(checks, key=lambda check: bool(check["status"] == "passed")),  # what lost points comes first
+        "asked": to_html(first.asked) if first.asked else Markup(""),
+        "can_hint": status in ("failed", "partly") and note is not None and note.lab == lab.name and bool(note.hints),
         "comment": standing.cells.get(first.name, CellStanding()).comment,
-        "answer": without_controls(answer.text, MAX_ANSWER) if answer and not answer.is_missing else "",
+        "answer": without_controls(answer.text, MAX_ANSWER).strip("\n") if answer and not answer.is_missing else "",
+        "wants_answer": not first.is_locked,
+        "is_code": first.cell_type == "code",
+        "is_untouched": bool(answer and answer.is_untouched),
         "error": explained.errors.get(first.name, ""),
     }
 
 
 def _check(cell: RegisteredCell, standing: CellStanding, told: MarkWords | None) -> dict[str, Any]:
     score = (standing.score or 0.0) + standing.extra_credit
-    check = {"name": cell.name, "score": score, "max": cell.max_score, "by_person": standing.is_manual}
-    check |= {"status": _status(cell, standing, score), "words": "", "quote": "", "printed": "", "hidden": cell.hidden}
+    status = _status(cell, standing, score)
+    check = {"name": cell.name, "score": score, "max": cell.max_score, "status": status}
+    check |= {"by_person": standing.is_manual, "words": "", "next": "", "quote": "", "said": None, "printed": ""}
     if told:
-        check |= {"quote": told.quote, "printed": told.printed, "hidden": told.hidden}
-    if told and check["status"] != "passed":
-        check["words"] = told.words
+        check |= {"quote": told.quote, "said": told.said, "printed": told.printed}
+    if told and status != "passed":
+        check |= {"words": told.words, "next": told.next_step}
     return check
 
 
@@ -112,13 +127,3 @@ def _together(statuses: Sequence[str]) -> str:
     if "waiting" in statuses:
         return "waiting"
     return statuses[0] if len(set(statuses)) == 1 else "partly"
-
-
-@cache
-def _templates(folder: Path) -> Environment:
-    loader = FileSystemLoader(folder)
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["points"] = lambda value: f"{round(value, 2):g}"
-    return environment

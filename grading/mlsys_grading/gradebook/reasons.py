@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from mlsys_grading.gradebook.registered import RegisteredLab
+from mlsys_grading.gradebook.said import CheckMessage, check_message
 from mlsys_grading.gradebook.text import one_line, without_controls
 from mlsys_grading.result import CellMark, Result
 
@@ -22,6 +23,7 @@ _HIDDEN = (
     "Part of this test is hidden: if its visible part passes in your notebook, try other inputs, the smallest and the "
     "unusual ones first."
 )
+_RUN = "Run the test in your notebook to see its message."
 
 _WORDS: Mapping[str, str] = {
     "AssertionError": "A result is not what the test expects.",
@@ -40,6 +42,18 @@ _WORDS: Mapping[str, str] = {
     "RefusedSourceError": "The kernel contains something that Triton does not compile, or that the tests cannot use.",
     "SyntaxError": "The code has a syntax error.",
 }
+_NEXT: Mapping[str, str] = {
+    _WORDS["NotImplementedError"]: "Write it for one small case first, then run the tests below it.",
+    _WORDS["NameError"]: "Restart the kernel and run all cells: the first that fails shows what is missing.",
+    _WORDS["CellTimeoutError"]: "Try a small input. Does a loop not end, or is work done again and again?",
+    _WORDS["StarvedError"]: "You have nothing to do.",
+    _WORDS["StudentGoneError"]: "Look for an exit, and for arrays that are larger than the exercise needs.",
+    _WORDS["ContractError"]: "Work on a copy of what you are given, and return what the text of the task names.",
+    _WORDS["NotPlainError"]: "Return what the text of the task names: a number, a list, an array.",
+    _WORDS["MemoryError"]: "Find the largest array, and ask whether all of it is needed at once.",
+    _WORDS["RecursionError"]: "Look at the case that ends the recursion.",
+    _WORDS["SyntaxError"]: "Run the cell in your notebook: Python marks the place.",
+}
 _CHOSEN = ("MemoryError", "RecursionError")
 _BUILT_IN = frozenset(
     name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
@@ -51,14 +65,18 @@ class MarkWords:
     """The text about one test that its student may read.
 
     Attributes:
-        words: the reason for missing points, and what to try next.
+        words: the reason for missing points.
+        next_step: something to try; "" for full points.
         quote: the error's message; "" if it may not be quoted.
+        said: the quote in parts, if it is that of a check.
         printed: what the test printed; "" if it may not be quoted.
         hidden: part of the test is hidden.
     """
 
     words: str
+    next_step: str
     quote: str
+    said: CheckMessage | None
     printed: str
     hidden: bool
 
@@ -86,18 +104,23 @@ def explain(lab: RegisteredLab, result: Result) -> Explanation:
     failed = result.failed_cells or {}
     open_cells = quoted if unseen else quoted | failed.keys()  # the place of an own cell among the tests is not known
     kinds = {name: told_kind(error) if name in open_cells else "an error" for name, error in failed.items()}
-    tests = {}
-    for mark in result.marks:
-        is_hidden, is_quoted = mark.name in unseen, mark.name in quoted - hidden
-        words = " ".join([reason(mark, is_quoted), *_advice(mark, is_hidden, is_quoted)])
-        quote = one_line(without_controls(mark.error, MAX_PRINTED)) if is_quoted else ""
-        printed = without_controls(mark.printed, MAX_PRINTED).strip("\n") if is_quoted else ""
-        tests[mark.name] = MarkWords(words, quote, printed, is_hidden)
+    tests = {mark.name: _mark_words(mark, mark.name in unseen, mark.name in quoted - hidden) for mark in result.marks}
     errors = {
         name: one_line(without_controls(error, MAX_PRINTED)) if name in quoted else f"It raised {kinds[name]}."
         for name, error in failed.items()
     }
     return Explanation(tests, errors, kinds)
+
+
+def _mark_words(mark: CellMark, is_hidden: bool, is_quoted: bool) -> MarkWords:
+    words, quote = reason(mark, is_quoted), one_line(without_controls(mark.error, MAX_PRINTED)) if is_quoted else ""
+    if is_hidden and mark.failed_input:
+        words = f"{words} It fails for {mark.failed_input}."
+    is_check = "CheckError" in mark.kinds[:1]
+    said = check_message(quote.partition(": ")[2]) if is_check and quote else None
+    printed = without_controls(mark.printed, MAX_PRINTED).strip("\n") if is_quoted else ""
+    next_step = said.next_step if said and said.next_step else _advice(mark, words, is_hidden, is_quoted)
+    return MarkWords(words, next_step, quote, said, printed, is_hidden)
 
 
 def reason(mark: CellMark, with_kind: bool = False) -> str:
@@ -142,11 +165,12 @@ def quotable(lab: RegisteredLab, result: Result) -> frozenset[str]:
     return frozenset(name for name in names if name in tests or not result.restarts)
 
 
-def _advice(mark: CellMark, is_hidden: bool, is_quoted: bool) -> list[str]:
+def _advice(mark: CellMark, words: str, is_hidden: bool, is_quoted: bool) -> str:
+    """Return something to try. It depends on nothing that the words do not show, so that it tells nothing more."""
+    if not words:
+        return ""
     if is_hidden and mark.failed_input:
-        return [f"It fails for {mark.failed_input}."]
+        return "Try this input in your notebook."
     if is_hidden and {"AssertionError", "CheckError"} & set(mark.kinds):
-        return [_HIDDEN]
-    if is_quoted or "NotImplementedError" in mark.kinds:
-        return []
-    return ["Run the test in your notebook to see its message."]
+        return _HIDDEN
+    return _NEXT.get(words) or ("Work through the smallest case that fails by hand." if is_quoted else _RUN)

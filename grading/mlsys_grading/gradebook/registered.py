@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from mlsys_grading.lab.asked import since_heading
 from mlsys_labkit.errors import LabkitError
 
 Kind = Literal["test", "solution", "manual", "task", "locked"]
-_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -24,6 +23,7 @@ class RegisteredCell:
         source: with hidden tests and without solutions.
         metadata: nbgrader's, by its schema 3, with the checksum of ``source``.
         heading: of the part of the lab that the cell stands in.
+        asked: Markdown above the cell, since the heading or the test before it; "" for a locked cell.
         hidden: it has hidden tests.
     """
 
@@ -34,6 +34,7 @@ class RegisteredCell:
     metadata: Mapping[str, Any]
     max_score: float = 0.0
     heading: str = ""
+    asked: str = ""
     hidden: bool = False
 
     @property
@@ -96,11 +97,13 @@ def register(name: str, source: Mapping[str, Any]) -> RegisteredLab:
             reason = " ".join(str(error).split())
             raise LabkitError(f"{name}: nbgrader's {step.__name__} refuses the source: {reason}; mend it") from None
     cells, heading = [], ""
+    above: list[str] = []
     for cell in notebook.cells:
-        if cell.cell_type == "markdown" and (found := _HEADING.findall(cell.source)):
-            heading = found[-1]
+        found, text = since_heading(cell.source) if cell.cell_type == "markdown" else ("", "")
+        heading = found or heading
         is_task = utils.is_task(cell)
         if not (is_task or utils.is_grade(cell) or utils.is_solution(cell) or utils.is_locked(cell)):
+            above = [text] if found else [*above, text]
             continue
         metadata = dict(cell.metadata.nbgrader)
         kind = _kind(is_task, utils.is_grade(cell), utils.is_solution(cell))
@@ -108,8 +111,11 @@ def register(name: str, source: Mapping[str, Any]) -> RegisteredLab:
             raise LabkitError(f"{name}: the raw cell {metadata['grade_id']} is for nbgrader; make it code or markdown")
         points = 0.0 if kind in ("solution", "locked") else float(metadata["points"])
         hidden = any(region.what == markers.HIDDEN for region in markers.regions(cell.source)[0])
+        asked = "" if kind == "locked" else "\n\n".join(filter(None, above))
+        above = above if kind == "locked" else []
+        grade_id = metadata["grade_id"]
         cells.append(
-            RegisteredCell(metadata["grade_id"], kind, cell.cell_type, cell.source, metadata, points, heading, hidden)
+            RegisteredCell(grade_id, kind, cell.cell_type, cell.source, metadata, points, heading, asked, hidden)
         )
     return RegisteredLab(name, tuple(cells), json.dumps(notebook.metadata.get("kernelspec", {})))
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from mlsys_grading.lab.asked import since_heading
 from mlsys_grading.lab.cells import Cell, read_cells
 from mlsys_grading.lab.wrong_answers import WrongAnswer, read_wrong_answers
 from mlsys_labkit.errors import LabkitError
@@ -67,6 +68,17 @@ class Lab:
             tests = tuple(cell for cell in self.cells[start + 1 : end] if cell.is_test)
             tasks.append(Task(self.cells[start].grade_id, self.cells[start], tests, end - 1))
         return tuple(tasks)
+
+    def asked(self, task: Task) -> tuple[str, str]:
+        """Return the heading of a task, and the Markdown between it, or the task before, and its answer."""
+        heading, texts = "", list[str]()
+        for cell in self.cells[: task.solution.index]:
+            if cell.is_test or cell.is_solution:
+                texts = []
+            elif cell.kind == "markdown":
+                found, text = since_heading(cell.source)
+                heading, texts = (found, [text]) if found else (heading, [*texts, text])
+        return heading, "\n\n".join(filter(None, texts))
 
     def wrong_for(self, task: str) -> tuple[WrongAnswer, ...]:
         return tuple(wrong for wrong in self.wrong_answers if wrong.task == task)

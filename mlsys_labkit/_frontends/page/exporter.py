@@ -112,6 +112,11 @@ class PageExporter(HTMLExporter):
         return notebook, made
 
 
+def markdown_to_html(source: str) -> str:
+    """Convert Markdown to HTML, with formulas as MathML and HTML in it escaped."""
+    return str(MarkdownWithMath(renderer=_Renderer(escape=True, exclude_anchor_links=True)).render(source))
+
+
 def label(notebook: Any) -> None:
     """Write what the head of each cell shows to ``cell.metadata.labkit``; keep entries that are there."""
     number = 0

@@ -1,15 +1,15 @@
-"""The report's templates and styles, beside those that all pages of the kit share."""
+"""The templates and styles of the report of a run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from mlsys_labkit._frontends.page import look
+from mlsys_grading.page.render import script, stylesheet as shared
 
 TEMPLATES = Path(__file__).parent
-script = look.script
+__all__ = ["TEMPLATES", "script", "stylesheet"]
 
 
 def stylesheet(name: str) -> str:
-    """Return the styles that the graders' pages share and those of one page; an absolute ``name`` is taken as it is."""
-    return look.stylesheet(TEMPLATES / "every_page.css", TEMPLATES / name)
+    """Return the styles that the graders' pages share and those of one page."""
+    return shared(TEMPLATES / name)
