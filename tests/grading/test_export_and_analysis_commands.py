@@ -93,6 +93,11 @@ def test_explain(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said.endswith("It is the wrong answer sign_lost: a factor is never negative\n")
     assert "scaled_test: failed, 0 of 40" in said
     assert "    in the gradebook it counts 5, by a person\n" in said
+    page = course / "explained" / "bob.html"
+    assert labkit(course, "explain", "bob", "scaled", "--root", FIXTURE, "--code-only", "--page", page) == 0
+    assert capsys.readouterr().out == said
+    assert '<strong class="sentence">a factor is never negative</strong>' in page.read_text(encoding="utf-8")
+    assert "this page quotes hidden tests" in page.read_text(encoding="utf-8")
     assert labkit(course, "explain", "ada", "Tally", "--lab", "lab90") == 0, "what is right needs no wrong answers"
     assert "Tally_test: passed, 50 of 50" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""Jupyter server extension: nbgrader's formgrader, with buttons that do the same as ``labkit grade``.
+"""Jupyter server extension: nbgrader's formgrader in the kit's style, with buttons that do as ``labkit grade`` does.
 
 nbgrader's own buttons would run students' cells as the course's user, who owns the gradebook and the hidden tests, and
 would put the hidden tests into the feedback. It replaces ``nbgrader.server_extensions.formgrader``.
@@ -20,11 +20,13 @@ from nbgrader.server_extensions.formgrader.base import BaseApiHandler, check_not
 from tornado import web
 
 from mlsys_grading.grade.refresh_feedback import rewrite
+from mlsys_labkit._frontends.page import look
 from mlsys_labkit.errors import LabkitError
 
 # Files beside a graded notebook. nbgrader's handler serves any file of the course folder, such as a page that a student
 # handed in, on the course's own origin. `labkit grade` puts no file there.
 _FILES = "submissions/(?!components/)[^/]+/(?!(?:next|prev)(?:_incorrect)?/?$).+"
+_STYLE = Path(__file__).with_name("formgrader.css")
 _LABKIT = "import sys; from mlsys_labkit._frontends.cli import main; sys.exit(main())"
 
 
@@ -57,6 +59,15 @@ class _Grade(BaseApiHandler):  # type: ignore[misc]
         self.write(json.dumps({"success": process.returncode == 0, "log": log} | error))
 
 
+class _Style(BaseApiHandler):  # type: ignore[misc]
+    @web.authenticated  # type: ignore[untyped-decorator]
+    def get(self) -> None:
+        """Send formgrader's own styles, and the kit's after them."""
+        theirs = Path(formgrader.handlers.static_path, "css", "nbgrader.css").read_text("utf-8")
+        self.set_header("Content-Type", "text/css; charset=utf-8")
+        self.write(theirs + look.stylesheet(_STYLE))
+
+
 class _Feedback(BaseApiHandler):  # type: ignore[misc]
     @_guarded
     def post(self, lab: str, student: str = "") -> None:
@@ -74,6 +85,7 @@ def load_jupyter_server_extension(app: Any) -> None:
     api = url_path_join(app.web_app.settings["base_url"], "/formgrader/api")
     handlers = {
         f"{api}/submission/([^/]+)/([^/]+)/autograde": _Grade,
+        f"{api.removesuffix('api')}static/css/nbgrader.css": _Style,
         f"{api}/assignment/([^/]+)/generate_feedback": _Feedback,
         f"{api}/assignment/([^/]+)/([^/]+)/generate_feedback": _Feedback,
     }

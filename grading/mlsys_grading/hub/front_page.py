@@ -12,7 +12,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from mlsys_grading.hub.settings import HubSettings
-from mlsys_labkit._base.light_dark_colours import inlined
+from mlsys_labkit._frontends.page import look
 
 _STYLE = Path(__file__).with_name("templates") / "style.css"
 _HEADING = re.compile(r"^#+ (?:Lab (\d+) · )?(.+)$", re.MULTILINE)
@@ -39,7 +39,7 @@ def configure_front_page(c: Any, settings: HubSettings) -> None:
         course=settings.course.id,
         labs=lab_links(settings.labs, settings.course.id),
         chapters=settings.chapters,
-        style=Markup(inlined(_STYLE.read_text("utf-8"), ":root")),
+        style=Markup(look.stylesheet(_STYLE)),
     )
 
 

@@ -13,11 +13,10 @@ from mlsys_grading.hub.settings import HubSettings, ServerProfile
 from mlsys_grading.hub.spawner import LabSpawner, refused
 from mlsys_labkit.errors import LabkitError
 
-_FORM = "<fieldset><legend>What kind of server?</legend>{choices}</fieldset>"
-_CHOICE = """<div class="form-check">
-<input class="form-check-input" type="radio" name="profile" id="profile-{slug}" value="{slug}" required {checked}
- style="border-color: currentColor">
-<label class="form-check-label" for="profile-{slug}">{title}</label></div>"""
+_FORM = '<fieldset class="choices"><legend>What kind of server?</legend>{choices}</fieldset>'
+_CHOICE = """<label class="choice" for="profile-{slug}">
+<input class="form-check-input" type="radio" name="profile" id="profile-{slug}" value="{slug}" required {checked}>
+<span>{title}</span></label>"""
 
 
 class ProfileSpawner(WrapSpawner):  # type: ignore[misc]
@@ -88,7 +87,7 @@ def configure_profiles(c: Any, settings: HubSettings) -> None:
 def _title(profile: ServerProfile) -> str:
     """Return the title with the profile's cores, memory and device."""
     parts = [
-        f"{profile.cpus:g} cores" if profile.cpus else "",
+        f"{profile.cpus:g} core{'s' * (profile.cpus != 1)}" if profile.cpus else "",
         f"{profile.memory_gib:g} GiB" if profile.memory_gib else "",
         profile.device or ("GPU" if profile.gpus else ""),
     ]
