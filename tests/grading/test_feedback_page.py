@@ -105,6 +105,40 @@ def _lead(html: str) -> str:
     return html[html.index('<p class="lead">') : html.index("</p>", html.index('<p class="lead">')) + 4]
 
 
+def test_a_stub_is_named_once_and_without_a_comment_that_repeats_it() -> None:
+    unwritten = {"error": "NotImplementedError", "kinds": ("NotImplementedError", "RuntimeError")}
+    marks = tuple(CellMark(each.name, 0.0, each.max_score, **unwritten) for each in REGISTERED.tests)
+    cells = {each.name: CellStanding(0.0, comment="No response.") for each in REGISTERED.cells}
+    stubs = match(REGISTERED, answered({}, SOURCE))
+    html = feedback_page(REGISTERED, stubs, Result("job", LAB, "ada", marks), Standing(cells, 0.0, 0.0))
+    text = words(main(html).find(".//article[@id='task-1']"))
+    assert "What you wrote Nothing yet: the cell is as the lab gave it." in text
+    assert text.endswith(
+        "What the tests found no points double_test 0 / 3 no points double_zero 0 / 2 This part is not written yet. "
+        "Next Write it for one small case first, then run the tests below it."
+    )
+    assert "No response" not in html
+    written = match(REGISTERED, answered({"double": WRONG, "halve": WRONG, "why": "I"}, SOURCE))
+    html = feedback_page(REGISTERED, written, Result("job", LAB, "ada", marks), Standing(cells, 0.0, 0.0))
+    assert html.count("No response") == 3, "a person's comment on a written answer stays"
+
+
+def test_hints_are_offered_for_tasks_that_have_some_and_lost_points() -> None:
+    from mlsys_grading.build.notebook import source_notebook
+    from mlsys_grading.lab import read_lab
+
+    lab = read_lab(Path(__file__).parents[2], "lab00_your_machine")
+    registered = register(lab.name, source_notebook(lab))
+    cells = {each.name: CellStanding(each.max_score) for each in registered.cells}
+    cells["bound_test"] = CellStanding(0.0)
+    marks = tuple(CellMark(each.name, cells[each.name].score or 0.0, each.max_score) for each in registered.tests)
+    html = feedback_page(
+        registered, match(registered, None), Result("job", lab.name, "ada", marks), Standing(cells, 96.0, 0.0)
+    )
+    assert re.findall(r'lk\.hint\("(\w+)"\)', html) == ["bound"]
+    assert "lk.hint" not in page(), "this lab has no hints"
+
+
 def test_scripts_in_names_answers_messages_and_prints_are_text() -> None:
     html = page(f"ada {SCRIPT}")
     assert html.count("<script") == 1, "the page's own, which switches the theme"

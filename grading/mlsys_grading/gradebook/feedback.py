@@ -12,6 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from mlsys_grading.gradebook.counted_scores import CellStanding, Standing
+from mlsys_grading.gradebook.machine_marks import NO_RESPONSE
 from mlsys_grading.gradebook.reasons import Explanation, MarkWords, explain
 from mlsys_grading.gradebook.registered import RegisteredCell, RegisteredLab
 from mlsys_grading.gradebook.submission import SubmittedCell
@@ -82,6 +83,8 @@ def _task(
         if cell.kind != "solution"
     ]
     answer = next((each for each in submission if each.registered is first and not first.is_locked), None)
+    is_untouched = bool(answer and answer.is_untouched)
+    comment = standing.cells.get(first.name, CellStanding()).comment
     note = all_notes().get(first.name)
     status = _together([check["status"] for check in checks])
     return {
@@ -91,16 +94,27 @@ def _task(
         "score": sum(check["score"] for check in checks),
         "max": sum(check["max"] for check in checks),
         "status": status,
-        "checks": sorted(checks, key=lambda check: bool(check["status"] == "passed")),  # what lost points comes first
+        "checks": _each_said_once(sorted(checks, key=lambda check: bool(check["status"] == "passed"))),
         "asked": to_html(first.asked) if first.asked else Markup(""),
         "can_hint": status in ("failed", "partly") and note is not None and note.lab == lab.name and bool(note.hints),
-        "comment": standing.cells.get(first.name, CellStanding()).comment,
+        "comment": "" if is_untouched and comment == NO_RESPONSE else comment,
         "answer": without_controls(answer.text, MAX_ANSWER).strip("\n") if answer and not answer.is_missing else "",
         "wants_answer": not first.is_locked,
         "is_code": first.cell_type == "code",
-        "is_untouched": bool(answer and answer.is_untouched),
+        "is_untouched": is_untouched,
         "error": explained.errors.get(first.name, ""),
     }
+
+
+def _each_said_once(checks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out words that the next check repeats: four tests of a stub need one sentence, below the last."""
+    told = ("words", "next", "quote", "printed")
+    pairs = zip(checks, [*checks[1:], {}], strict=True)
+    return [one | ({"words": "", "next": ""} if _same(one, other, told) else {}) for one, other in pairs]
+
+
+def _same(one: dict[str, Any], other: dict[str, Any], keys: Sequence[str]) -> bool:
+    return all(one[key] == other.get(key) for key in keys)
 
 
 def _check(cell: RegisteredCell, standing: CellStanding, told: MarkWords | None) -> dict[str, Any]:

@@ -21,6 +21,9 @@ _GRADE, _COMMENT = Grade.__table__, Comment.__table__
 _SUBMITTED, _NOTEBOOK = SubmittedAssignment.__table__, SubmittedNotebook.__table__
 _OF_CELL = ["cell_id", "notebook_id"]
 
+NO_RESPONSE = "No response."
+"""nbgrader's comment on an answer that is still the stub."""
+
 
 class LatePenalty(Protocol):
     """nbgrader's plugin for late submissions: the points to take off, or None."""
@@ -125,4 +128,4 @@ def _comment(cell: SubmittedCell) -> str | None:
         return None
     if cell.is_missing:
         return "This cell is missing from the submission."
-    return "No response." if cell.is_untouched else None
+    return NO_RESPONSE if cell.is_untouched else None

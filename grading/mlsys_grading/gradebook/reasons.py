@@ -114,6 +114,8 @@ def explain(lab: RegisteredLab, result: Result) -> Explanation:
 
 def _mark_words(mark: CellMark, is_hidden: bool, is_quoted: bool) -> MarkWords:
     words, quote = reason(mark, is_quoted), one_line(without_controls(mark.error, MAX_PRINTED)) if is_quoted else ""
+    if quote in mark.kinds[:1]:  # the kind alone, which the words have said
+        quote = ""
     if is_hidden and mark.failed_input:
         words = f"{words} It fails for {mark.failed_input}."
     is_check = "CheckError" in mark.kinds[:1]
