@@ -241,6 +241,7 @@ def test_paper_shows_every_answer_and_no_button(tab: Any) -> None:
     assert not tab.evaluate(shown, answer)
     assert tab.evaluate(shown, ".theme")
     tab.emulate_media(media="print", color_scheme="dark")
-    tab.wait_for_function(shown, arg=answer)
+    tab.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert tab.evaluate(shown, answer)
     assert not tab.evaluate(shown, ".theme")
     assert tab.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
