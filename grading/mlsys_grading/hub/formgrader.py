@@ -60,7 +60,7 @@ class _Grade(BaseApiHandler):  # type: ignore[misc]
 
 
 class _Style(BaseApiHandler):  # type: ignore[misc]
-    @web.authenticated  # type: ignore[untyped-decorator]
+    @web.authenticated
     def get(self) -> None:
         """Send formgrader's own styles, and the kit's after them."""
         theirs = Path(formgrader.handlers.static_path, "css", "nbgrader.css").read_text("utf-8")
