@@ -21,6 +21,7 @@ from mlsys_labkit.drawings.foundations import (
     two_times as two_times,
 )
 from mlsys_labkit.drawings.hopper import (
+    matrix_operands as matrix_operands,
     mbarrier_phases as mbarrier_phases,
     swizzle as swizzle,
     warp_roles as warp_roles,

@@ -242,3 +242,41 @@ def mbarrier_phases() -> Drawing:
         low + 92,
         parts,
     )
+
+
+def matrix_operands() -> Drawing:
+    """Return where three generations of tensor cores take operands from, and where they keep the sums.
+
+    Source: NVIDIA, "PTX ISA": mma.sync, wgmma.mma_async and tcgen05.mma.
+    """
+    generations = (
+        ("mma.sync", "Ampere:", "a warp starts it", "registers"),
+        ("wgmma", "Hopper:", "a warpgroup starts it", "registers"),
+        ("tcgen05.mma", "Blackwell 10.x:", "one thread starts it", "tensor memory"),
+    )
+    width, high, half = 200.0, 60.0, 88.0
+    parts: list[Part] = []
+    for at, (name, machine, started, of_sums) in enumerate(generations):
+        x = 8 + at * 212
+        parts += [
+            Label(x, 20, name, "start", bold=True),
+            Label(x, 38, machine, "start"),
+            Label(x, 56, started, "start"),
+        ]
+        core, near = Box(x, 72, width, 40, "tensor core", "compute"), Box(x, 150, width, high, of_sums, "memory", True)
+        far = Box(x, 248, width, high, "shared memory", "memory", True)
+        source = near if name == "mma.sync" else far
+        operands = Box(x + 8, source.y + 26, half, 26, "A, B", "link")
+        sums = Box(x + 104, near.y + 26, half, 26, "sums", "control")
+        parts += [core, near, far, operands, sums]
+        parts += [Arrow([(x + 24, operands.y), (x + 24, 112)], "link")]
+        parts += [Arrow([(x + 176, 112), (x + 176, sums.y)], "control", heads="both")]
+    return Drawing(
+        "Where tensor cores find operands and sums",
+        "With mma.sync the registers of a warp hold both operands and the sums. With wgmma both operands lie in shared "
+        "memory, and the sums in the registers of a warpgroup. With tcgen05.mma the operands lie in shared memory and "
+        "the sums in tensor memory, and one thread starts the product.",
+        "With wgmma and tcgen05.mma, A may also lie where the sums are.",
+        318,
+        parts,
+    )
