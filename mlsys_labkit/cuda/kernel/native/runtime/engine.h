@@ -35,7 +35,6 @@ constexpr u32 kMaxThreads = 1024;
 
 enum class Mode : u32 { run, check, profile };
 
-struct WarpOperation;
 struct Trace;
 struct LaneTrace;
 struct Worker;
@@ -55,18 +54,40 @@ struct Module {
     char* shared_segment() const;  // the calling OS thread's
 };
 
-// What each wait reads and writes lies in its first cache line.
+enum class Operation : u8 { barrier, ballot, shuffle, match, gather };
+
+// What a lane asks of its warp, and what comes of it.
+struct WarpOperation {
+    Operation kind;
+    bool predicate;
+    u32 mask;
+    int size;
+    int mode;
+    int argument;
+    int width;
+    const void* value;
+    void* result;
+    // A value of up to 8 bytes, and what becomes of it: nobody needs to look on another lane's stack.
+    u64 word;
+    u64 answer_word;
+    u32 answer;
+};
+
+// What each wait reads and writes lies in its first cache line, and an operation of its warp in the second one.
 struct alignas(64) Thread {
     lk_uint3 index{};
-    u32 frame_depth = 0;                     // bytes of stack in use where it waits
+    u32 frame = 0;                           // the lower half of the address of the stack frame where it waits
     Fiber* fiber = nullptr;                  // nullptr before the thread begins and after it ends
+    void* stack_pointer = nullptr;           // where the fiber goes on
     // Where and for what it waits.
     u64 pc = 0;
-    WarpOperation* operation = nullptr;      // lies on the fiber's own stack
-    int barrier_site = 0;
     const unsigned* watched = nullptr;       // until *watched != watched_value
     unsigned watched_value = 0;
+    int barrier_site = 0;
     u32 patience = 0;                        // how often others were let go from a meeting before it
+
+    alignas(64) WarpOperation operation{};
+
     const Mbarrier* awaited = nullptr;       // whose phase it watches
     bool in_cluster = false;                 // it watches barrier.cluster
     bool at_named = false;                   // it watches a named barrier
@@ -76,6 +97,9 @@ struct alignas(64) Thread {
     u32 bulk_groups = 0;                     // committed
     u32 cluster_arrivals = 0;
     std::vector<AddressRange> local_arrays;  // profile: on its stack, which a GPU would keep in local memory
+
+    // Bytes of stack in use where it waits.
+    u32 frame_depth() const { return u32(reinterpret_cast<u64>(fiber->top)) - frame; }
 };
 
 // Which lanes are in which state; each lane that exists is in exactly one.
@@ -140,13 +164,12 @@ struct Block {
     bool in_order = false;              // neither shuffled nor traced
     u32 thread_count = 0;
     u32 warp_count = 0;
-    std::vector<Thread> threads;
+    std::vector<Thread> threads;        // and some that are never used: the switch looks ahead
     std::vector<Warp> warps;
 
     // The thread that runs now.
     Thread* thread = nullptr;
     u32 thread_number = 0;              // in the block, x fastest
-    char* stack_top = nullptr;          // of its fiber
     LaneTrace* trace = nullptr;         // profile: its own
     u32 countdown = 0;                  // basic blocks until another thread gets a turn
     u32 turns = 0;                      // lanes of this warp that run before the scheduler does

@@ -30,7 +30,7 @@ u64 place_in_kernel(const Block& block, u64 pc, u64 stack) {
     constexpr u64 kWords = 128;
     if (in_kernel_text(block, pc)) return pc + 1;
     u64 low = reinterpret_cast<u64>(block.thread->fiber->low);
-    u64 top = reinterpret_cast<u64>(block.stack_top);
+    u64 top = reinterpret_cast<u64>(block.thread->fiber->top);
     const u64* word = reinterpret_cast<const u64*>(std::max(stack, low) & ~7ull);
     const u64* end = std::min(word + kWords, reinterpret_cast<const u64*>(top & ~7ull));
     word = std::find_if(word, end, [&](u64 value) { return in_kernel_text(block, value); });

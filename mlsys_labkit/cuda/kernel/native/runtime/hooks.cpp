@@ -42,9 +42,9 @@ static void record_parts(void* address, u8 bytes, u64 part, Op op, u64 pc) {
     else record_here(address, bytes, op, pc);
 }
 
-void end_turn(Block& block, u64 pc, u64 depth) {
+void end_turn(Block& block, u64 pc, u64 frame) {
     block.thread->pc = pc;
-    block.thread->frame_depth = u32(depth);
+    block.thread->frame = u32(frame);
     if (stopped(block)) stop_launch(block);
     pause(block);
 }
@@ -61,17 +61,18 @@ void __sanitizer_cov_trace_pc() {
     Block* block = current();
     if (!block) return;
     u64 pc = HOOK_PC;
-    u64 depth = u64(block->stack_top - static_cast<const char*>(__builtin_frame_address(0)));
+    const u64 frame = reinterpret_cast<u64>(__builtin_frame_address(0));
     if (LaneTrace* trace = block->trace) {
         while (!trace->has_room()) {
-            end_turn(*block, pc, depth);
+            end_turn(*block, pc, frame);
             trace = block->trace;
         }
         u32 offset = u32(pc - block->launch->module->text.begin);
+        const u64 depth = reinterpret_cast<u64>(block->thread->fiber->top) - frame;
         trace->push({place_rank(depth, offset), offset, 0, Op::load, Kind::step});
     } else if (--block->countdown == 0) {
         block->warp_budget = 0;
-        end_turn(*block, pc, depth);
+        end_turn(*block, pc, frame);
     }
 }
 

@@ -53,7 +53,7 @@ inline void record_volatile(void* address, u8 bytes, Op op, u64 pc) {
     Block* block = current();
     if (!block || is_local(reinterpret_cast<u64>(address))) return;
     block->thread->pc = pc;
-    block->thread->frame_depth = u32(block->stack_top - static_cast<const char*>(__builtin_frame_address(0)));
+    block->thread->frame = u32(reinterpret_cast<u64>(__builtin_frame_address(0)));
     if (block->launch->lanes_meet.load(std::memory_order_relaxed)) meet(*block);
     record_access(*block, reinterpret_cast<u64>(address), bytes, op, pc);
 }

@@ -89,7 +89,7 @@ void give_trace_back(Worker& worker, Warp& warp) {
 void trace_resume(Block& block) {
     const Thread& thread = *block.thread;
     u32 pc = u32(thread.pc - block.launch->module->text.begin);
-    block.trace->push({place_rank(thread.frame_depth, pc), pc, 0, Op::load, Kind::resume});
+    block.trace->push({place_rank(thread.frame_depth(), pc), pc, 0, Op::load, Kind::resume});
 }
 
 u32 lanes_with_room(Warp& warp) {

@@ -158,7 +158,7 @@ private:
         block->mode = launch_.mode;
         block->thread_count = launch_.thread_count();
         block->warp_count = (block->thread_count + kWarpSize - 1) / kWarpSize;
-        block->threads.resize(block->thread_count);
+        block->threads.resize(block->thread_count + kAhead);
         block->warps.resize(block->warp_count);
         for (u32 i = 0; i < block->thread_count; i++) {
             const lk_uint3& extent = launch_.block;

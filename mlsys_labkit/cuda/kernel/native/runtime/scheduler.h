@@ -12,6 +12,9 @@ constexpr u32 kShortTurn = 1 << 11;
 // that has not come by then is taken to spin for a lock that a lane at the meeting holds.
 constexpr u32 kMeetingWait = 1 << 18;
 
+// How many threads before its turn a thread's stack is asked for from memory.
+constexpr u32 kAhead = 3;
+
 // An OS thread of the pool, as far as the blocks on it are concerned.
 struct Worker {
     void* scheduler = nullptr;  // the stack pointer of its own stack while a fiber runs
@@ -53,7 +56,7 @@ void trace_resume(Block& block);  // the current thread goes on after a wait
 __attribute__((always_inline)) inline Block& enter_runtime() {
     Block& block = *current();
     block.thread->pc = reinterpret_cast<u64>(__builtin_return_address(0));
-    block.thread->frame_depth = u32(block.stack_top - static_cast<const char*>(__builtin_frame_address(0)));
+    block.thread->frame = u32(reinterpret_cast<u64>(__builtin_frame_address(0)));
     return block;
 }
 

@@ -35,10 +35,11 @@ inline Thread* next_in_order(Block& block) {
 }
 
 inline void turn_to(Block& block, Thread& thread) {
+    const char* ahead = static_cast<const char*>((&thread)[kAhead].stack_pointer);
+    for (int line = 0; line < 4; line++) __builtin_prefetch(ahead + 64 * line);
     block.thread_number = block.warp * kWarpSize + lowest_lane(block.turns);
     block.turns &= block.turns - 1;
     block.thread = &thread;
-    block.stack_top = thread.fiber->top;
     block.countdown = block.worker->turn;
     lk_thread_index = thread.index;
     std::atomic<u64>& turns = block.worker->turns;
@@ -47,7 +48,7 @@ inline void turn_to(Block& block, Thread& thread) {
 
 // The next lane to run becomes the current thread. `spare` is a fiber that has nothing more to do, or nullptr; it is used
 // for a thread that begins, else left to the free list. nullptr: no lane is left, or there is no stack for it.
-Fiber* next_turn(Block& block, Fiber* spare) {
+Thread* next_turn(Block& block, Fiber* spare) {
     Worker& worker = *block.worker;
     Thread* thread = nullptr;
     if (block.turns) {
@@ -57,6 +58,7 @@ Fiber* next_turn(Block& block, Fiber* spare) {
         thread = &block.threads[block.thread_number];
         if (!thread->fiber) {
             thread->fiber = spare ? spare : take_fiber(worker);
+            if (thread->fiber) thread->stack_pointer = thread->fiber->stack_pointer;
             spare = nullptr;
         }
     }
@@ -68,14 +70,15 @@ Fiber* next_turn(Block& block, Fiber* spare) {
         return nullptr;
     }
     block.thread = thread;
-    block.stack_top = thread->fiber->top;
     block.countdown = worker.turn;
     Trace* trace = block.warps[block.warp].trace;
     block.trace = trace ? &trace->lanes[block.lane()] : nullptr;
     lk_thread_index = thread->index;
     worker.turns.store(worker.turns.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    return thread->fiber;
+    return thread;
 }
+
+void* stack_of(const Block& block, const Thread* next) { return next ? next->stack_pointer : block.worker->scheduler; }
 
 // Runs one thread of a kernel after another: whichever is current.
 void fiber_main() {
@@ -83,7 +86,7 @@ void fiber_main() {
         Block& block = *current_block;
         Thread& thread = *block.thread;
         thread.pc = 0;
-        thread.frame_depth = 0;
+        thread.frame = u32(reinterpret_cast<u64>(thread.fiber->top));
         if (block.trace) trace_resume(block);
         block.launch->run(block.launch->arguments);
         Warp& warp = block.warps[block.warp];
@@ -97,8 +100,8 @@ void fiber_main() {
             turn_to(block, *begun);
             continue;
         }
-        Fiber* next = next_turn(block, self);
-        if (next != self) lk_switch(&self->stack_pointer, next ? next->stack_pointer : block.worker->scheduler);
+        const Thread* next = next_turn(block, self);
+        if (!next || next->fiber != self) lk_switch(&self->stack_pointer, stack_of(block, next));
     }
 }
 
@@ -107,18 +110,17 @@ void fiber_main() {
 void give_turns(Block& block, u32 warp, u32 lanes) {
     block.warp = warp;
     block.turns = lanes;
-    if (Fiber* fiber = next_turn(block, nullptr)) lk_switch(&block.worker->scheduler, fiber->stack_pointer);
+    if (const Thread* first = next_turn(block, nullptr)) lk_switch(&block.worker->scheduler, first->stack_pointer);
 }
 
 void pause(Block& block) {
-    Fiber* self = block.thread->fiber;
+    void** self = &block.thread->stack_pointer;
     if (Thread* thread = next_in_order(block); thread && thread->fiber) {
         turn_to(block, *thread);
-        lk_switch(&self->stack_pointer, thread->fiber->stack_pointer);
+        lk_switch(self, thread->stack_pointer);
         return;
     }
-    Fiber* next = next_turn(block, nullptr);
-    lk_switch(&self->stack_pointer, next ? next->stack_pointer : block.worker->scheduler);
+    lk_switch(self, stack_of(block, next_turn(block, nullptr)));
 }
 
 void stop_launch(Block& block) {

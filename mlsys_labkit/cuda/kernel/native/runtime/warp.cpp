@@ -1,6 +1,6 @@
 // warp.cpp: lanes of a warp that act together: shuffles, votes, barriers, and meetings of lanes that stand at one place.
 //
-// A lane that calls a warp operation leaves a note of it on its stack and waits. When all lanes named in the mask have done
+// A lane that calls a warp operation leaves a note of it in its thread and waits. When all lanes named in the mask have done
 // so, or have left the kernel, the scheduler carries the operation out from note to note, and all of them may go on.
 #include <algorithm>
 #include <cstring>
@@ -10,28 +10,13 @@
 
 namespace lk {
 
-enum class Operation : u8 { barrier, ballot, shuffle, match, gather };
-
-struct WarpOperation {
-    Operation kind;
-    u32 mask;
-    int size = 0;
-    const void* value = nullptr;
-    void* result = nullptr;
-    int mode = 0;
-    int argument = 0;
-    int width = int(kWarpSize);
-    bool predicate = false;
-    u32 answer = 0;
-};
-
 namespace {
 
 // How often lanes at another place may be let go from a meeting before a lane: it may be what they are waiting for.
 constexpr u32 kPatience = 32;
 
 Thread& thread_of(Block& block, u32 lane) { return block.threads[block.warp * kWarpSize + lane]; }
-WarpOperation& operation_of(Block& block, u32 lane) { return *thread_of(block, lane).operation; }
+WarpOperation& operation_of(Block& block, u32 lane) { return thread_of(block, lane).operation; }
 
 // The lane whose value `lane` reads.
 u32 shuffle_source(const WarpOperation& operation, u32 lane) {
@@ -73,14 +58,7 @@ void report_named_lane(Block& block, u32 group) {
     block.launch->findings.report(finding);
 }
 
-// A constant size is a move, not a call.
-void copy_value(void* to, const void* from, int size) {
-    switch (size) {
-        case 4: memcpy(to, from, 4); break;
-        case 8: memcpy(to, from, 8); break;
-        default: memcpy(to, from, size_t(size));
-    }
-}
+constexpr int kWordBytes = sizeof(WarpOperation::word);
 
 void shuffle(Block& block, u32 group) {
     bool all_present = true;
@@ -89,10 +67,13 @@ void shuffle(Block& block, u32 group) {
         WarpOperation& operation = operation_of(block, lane);
         u32 source = shuffle_source(operation, lane);
         if (group >> source & 1) {
-            copy_value(operation.result, operation_of(block, source).value, operation.size);
+            const WarpOperation& other = operation_of(block, source);
+            if (operation.size <= kWordBytes) operation.answer_word = other.word;
+            else memcpy(operation.result, other.value, size_t(operation.size));
             continue;
         }
-        memset(operation.result, 0, size_t(operation.size));
+        operation.answer_word = 0;
+        if (operation.size > kWordBytes) memset(operation.result, 0, size_t(operation.size));
         report_absent_lane(block, lane, source, operation.mask);
         all_present = false;
     }
@@ -183,7 +164,7 @@ void open_meeting(Block& block) {
     Warp& warp = block.warps[block.warp];
     auto rank = [&](u32 lane) {
         const Thread& thread = thread_of(block, lane);
-        u64 place = place_rank(thread.frame_depth, thread.pc - block.launch->module->text.begin);
+        u64 place = place_rank(thread.frame_depth(), thread.pc - block.launch->module->text.begin);
         return thread.patience >= kPatience ? ~u64{0} : place;
     };
     u64 best = 0;
@@ -210,12 +191,20 @@ void lose_patience(Block& block) {
     open_meeting(block);
 }
 
-u32 wait_for_others(Block& block, WarpOperation& operation) {
-    if (!(operation.mask & current_bit(block))) {
-        report_absent_lane(block, block.lane(), block.lane(), operation.mask);
+// The operation of the thread that runs now, to be filled in.
+WarpOperation& new_operation(Block& block, Operation kind, u32 mask) {
+    WarpOperation& operation = block.thread->operation;
+    operation.kind = kind;
+    operation.mask = mask;
+    operation.size = 0;
+    if (!(mask & current_bit(block))) {
+        report_absent_lane(block, block.lane(), block.lane(), mask);
         operation.mask |= current_bit(block);
     }
-    block.thread->operation = &operation;
+    return operation;
+}
+
+u32 wait_for_others(Block& block, WarpOperation& operation) {
     wait_in(block, &Warp::at_operation);
     return operation.answer;
 }
@@ -264,7 +253,7 @@ bool report_stuck_operation(Block& block) {
         u32 lane = lowest_lane(warp.at_operation);
         u32 first = warp_number * kWarpSize;
         const Thread& thread = block.threads[first + lane];
-        u32 mask = thread.operation->mask;
+        u32 mask = thread.operation.mask;
         u32 missing = partners(warp, mask) & ~warp.at_operation;
         u32 others = missing ? missing : warp.at_operation & ~(1u << lane);
         FindingRecord finding = make_finding(block, FindingKind::divergent_barrier, first + lane, thread.pc);
@@ -286,32 +275,46 @@ using namespace lk;
 
 void lk_warp_barrier(unsigned mask) {
     Block& block = enter_runtime();
-    WarpOperation operation{Operation::barrier, mask};
-    wait_for_others(block, operation);
+    wait_for_others(block, new_operation(block, Operation::barrier, mask));
 }
 
 unsigned lk_ballot(unsigned mask, int predicate) {
     Block& block = enter_runtime();
-    WarpOperation operation{Operation::ballot, mask};
+    WarpOperation& operation = new_operation(block, Operation::ballot, mask);
     operation.predicate = predicate != 0;
     return wait_for_others(block, operation);
 }
 
 void lk_shuffle(unsigned mask, const void* value, void* result, int size, int mode, int argument, int width) {
     Block& block = enter_runtime();
-    WarpOperation operation{Operation::shuffle, mask, size, value, result, mode, argument, width};
+    WarpOperation& operation = new_operation(block, Operation::shuffle, mask);
+    operation.size = size;
+    operation.mode = mode;
+    operation.argument = argument;
+    operation.width = width;
+    operation.value = value;
+    operation.result = result;
+    if (size == 4) memcpy(&operation.word, value, 4);
+    else if (size <= kWordBytes) memcpy(&operation.word, value, size_t(size));
     wait_for_others(block, operation);
+    if (size == 4) memcpy(result, &operation.answer_word, 4);
+    else if (size <= kWordBytes) memcpy(result, &operation.answer_word, size_t(size));
 }
 
 unsigned lk_match(unsigned mask, const void* value, int size) {
     Block& block = enter_runtime();
-    WarpOperation operation{Operation::match, mask, size, value};
+    WarpOperation& operation = new_operation(block, Operation::match, mask);
+    operation.size = size;
+    operation.value = value;
     return wait_for_others(block, operation);
 }
 
 unsigned lk_gather(unsigned mask, const void* value, void* values, int size) {
     Block& block = enter_runtime();
-    WarpOperation operation{Operation::gather, mask, size, value, values};
+    WarpOperation& operation = new_operation(block, Operation::gather, mask);
+    operation.size = size;
+    operation.value = value;
+    operation.result = values;
     return wait_for_others(block, operation);
 }
 
