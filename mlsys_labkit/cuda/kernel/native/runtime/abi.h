@@ -21,6 +21,8 @@ extern const thread_local lk_uint3 lk_block_extent __attribute__((tls_model("ini
 extern const thread_local lk_uint3 lk_grid_extent __attribute__((tls_model("initial-exec")));
 #endif
 unsigned lk_lane() __attribute__((const));
+// The thread that ran has ended: true when the caller shall go on with the next one of its block, whose index is set.
+int lk_next_thread();
 unsigned lk_smid() __attribute__((const));
 int lk_is_shared(const void* address) __attribute__((const));
 
@@ -128,7 +130,7 @@ void lk_xorwow_jump(unsigned* words, unsigned long count, int exponent);
 
 // Exported by every kernel.so.
 //   int lk_kernel_count();
-//   void lk_run_<i>(void** arguments);           runs one thread
+//   void lk_run_<i>(void** arguments);           runs one thread, then others as long as lk_next_thread() says so
 //   const char* lk_describe_<i>();               its parameters, one a line
 //   char* lk_shared_anchor();                    the calling OS thread's dynamic shared memory
 }

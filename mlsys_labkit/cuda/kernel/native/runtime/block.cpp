@@ -121,6 +121,15 @@ bool watches_shared_memory(Block& block) {
     return all;
 }
 
+void end_block(Block& block) {
+    if (block.recorder) block.recorder->end_block();
+    end_copies(block);
+    block.done = block.thread_count;
+    block.ended = true;
+    block.cluster->events++;
+    complete_cluster_barrier(*block.cluster);
+}
+
 }  // namespace
 
 void report_deadlock(Block& block) {
@@ -137,28 +146,34 @@ void report_deadlock(Block& block) {
     report_two_threads(block, FindingKind::divergent_barrier, first, other == kNone ? first : other);
 }
 
+// A division of 64 bits takes several times as long as one of 32.
+static u64 quotient(u64 number, u32 by) { return number >> 32 ? number / by : u32(number) / by; }
+
 void start_block(Block& block, u64 number) {
     const Launch& launch = *block.launch;
     block.number = number;
     block.in_order = !block.shuffled() && block.mode != Mode::profile;
+    block.may_loop = block.in_order && block.mode == Mode::run && !launch.module->instrumented && launch.cluster_size() == 1;
     block.random = Random(launch.seed * 0xD1B54A32D192ED03 + number);
-    block.index.x = u32(number % launch.grid.x);
-    block.index.y = u32(number / launch.grid.x % launch.grid.y);
-    block.index.z = u32(number / launch.grid.x / launch.grid.y);
+    const u64 row = quotient(number, launch.grid.x);
+    const u64 plane = quotient(row, launch.grid.y);
+    block.index = {u32(number - row * launch.grid.x), u32(row - plane * launch.grid.y), u32(plane)};
     for (Warp& warp : block.warps) {
         u32 lanes = warp.lanes;
         warp = Warp{};
         warp.lanes = warp.ready = lanes;
     }
-    for (Thread& thread : block.threads) {
-        thread.awaited = nullptr;
-        thread.in_cluster = thread.at_named = false;
-        thread.gave_up_at = 0;
-        thread.bulk_groups = thread.cluster_arrivals = 0;
+    if (launch.module->is_asynchronous) {
+        for (Thread& thread : block.threads) {
+            thread.awaited = nullptr;
+            thread.in_cluster = thread.at_named = false;
+            thread.gave_up_at = 0;
+            thread.bulk_groups = thread.cluster_arrivals = 0;
+        }
+        block.mbarriers.clear();
+        block.named.clear();
+        block.flying = 0;
     }
-    block.mbarriers.clear();
-    block.named.clear();
-    block.flying = 0;
     block.begun = block.ended = false;
     block.events_seen = 0;
     block.done = 0;
@@ -169,7 +184,15 @@ void start_block(Block& block, u64 number) {
 
 Outcome run_block(Block& block) {
     u32 idle_passes = 0;
+    const bool loops = !block.begun && block.may_loop && !block.launch->threads_wait.load(std::memory_order_relaxed);
     block.begun = true;
+    if (loops && !stopped(block)) {
+        if (loop_over_threads(block)) {
+            end_block(block);
+            return Outcome::finished;
+        }
+        run_warp(block, block.warp);
+    }
     for (;;) {
         u32 done_before = block.done;
         run_warps(block);
@@ -181,11 +204,7 @@ Outcome run_block(Block& block) {
         block.done = counts.done;
         u32 alive = block.thread_count - counts.done;
         if (!alive) {
-            if (block.recorder) block.recorder->end_block();
-            end_copies(block);
-            block.ended = true;
-            block.cluster->events++;
-            complete_cluster_barrier(*block.cluster);
+            end_block(block);
             return Outcome::finished;
         }
         if (counts.ready) {

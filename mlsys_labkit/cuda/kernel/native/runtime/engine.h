@@ -50,6 +50,7 @@ struct Module {
     u32 shared_bytes = 0;  // of its thread-local segment: static __shared__ arrays, and room for the dynamic one
     char* (*shared_anchor)() = nullptr;
     bool instrumented = false;
+    bool is_asynchronous = false;  // it uses clusters, mbarriers, bulk copies or named barriers
 
     char* shared_segment() const;  // the calling OS thread's
 };
@@ -142,6 +143,7 @@ struct Launch {
     std::atomic<bool> stuck{false};  // timed out, and some OS thread had long finished no block
     double seconds = 0;
     u64 blocks_run = 0;
+    std::atomic<bool> threads_wait{false};  // some thread has waited: no more loops over threads
     std::atomic<bool> lanes_meet{true};  // before volatile accesses, as long as no thread is held up by it
     std::atomic<bool> stopped{false};   // by a finding after which nothing can go on, by the timeout, by the user
 
@@ -162,6 +164,7 @@ struct Block {
     Random random{1};                   // its own: which OS thread runs it is chance, and a seed's order is not
     bool shuffled() const { return launch->seed != 0; }
     bool in_order = false;              // neither shuffled nor traced
+    bool may_loop = false;              // in order, and nothing looks at single threads
     u32 thread_count = 0;
     u32 warp_count = 0;
     std::vector<Thread> threads;        // and some that are never used: the switch looks ahead
@@ -176,6 +179,11 @@ struct Block {
     i64 warp_budget = 0;                // what is left of the warp's turn, in basic blocks
     u32 warp = 0;                       // its warp
     u32 lane() const { return thread_number % kWarpSize; }
+
+    // Threads that run one after another in a loop of the kernel's own, until the first of them waits. Then `thread` is the one
+    // that settle() has found last, and the masks of the warps know nothing yet of those that have ended.
+    bool in_loop = false;
+    u32 loop_left = 0;                  // threads behind the one that runs; 0 where there is no loop
 
     struct Arrivals {
         u32 count = 0;                  // threads at the block barrier
@@ -207,7 +215,12 @@ struct Block {
 
 // The block that runs on this OS thread, or nullptr outside kernels (static initialisers, host code).
 extern thread_local Block* current_block __attribute__((tls_model("initial-exec")));
-inline Block* current() { return current_block; }
+void settle(Block& block);
+inline Block* current() {
+    Block* block = current_block;
+    if (block && block->in_loop) settle(*block);
+    return block;
+}
 
 // Why the launch cannot have its cluster; nullptr where it can.
 const char* wrong_cluster(const Launch& launch);

@@ -139,6 +139,7 @@ void run_launch(Launch& launch) {
     for (u32 i = 0; i < count; i++) threads[i]->give(job);
     watch(job, count, begin);
     if (launch.record) launch.record->finish();
+    launch.blocks_run = grid.finished();
     launch.seconds = duration<double>(Clock::now() - begin).count();
 }
 

@@ -104,18 +104,28 @@ private:
         if (free_.empty()) make_cluster();
         Cluster* cluster = free_.back();
         free_.pop_back();
+        if (cluster->blocks.size() == 1) {
+            Block* block = cluster->blocks[0];
+            numbers_.assign(1, number);
+            start_cluster(*cluster);
+            resident_.push_back(block);
+            if (launch_.record) introduce(*cluster, numbers_);
+            start_block(*block, number);
+            return block;
+        }
         const lk_uint3& size = launch_.cluster;
         const u64 across = launch_.grid.x / size.x;
         const u64 down = launch_.grid.y / size.y;
         const u64 first[] = {number % across * size.x, number / across % down * size.y, number / across / down * size.z};
-        std::vector<u64> numbers;
+        std::vector<u64>& numbers = numbers_;
+        numbers.clear();
         start_cluster(*cluster);
         for (Block* block : cluster->blocks) {
             const u64 x = first[0] + block->rank % size.x;
             const u64 y = first[1] + block->rank / size.x % size.y;
             const u64 z = first[2] + block->rank / size.x / size.y;
             resident_.push_back(block);
-            if (cluster->blocks.size() > 1) block->shared_image.resize(launch_.module->shared_bytes);
+            block->shared_image.resize(launch_.module->shared_bytes);
             numbers.push_back(x + launch_.grid.x * (y + launch_.grid.y * z));
         }
         if (launch_.record) introduce(*cluster, numbers);
@@ -244,6 +254,7 @@ private:
     std::vector<std::unique_ptr<Cluster>> clusters_;
     std::vector<Cluster*> free_;
     std::vector<Block*> resident_;
+    std::vector<u64> numbers_;  // of the blocks of the cluster that starts
     Block* in_memory_ = nullptr;
     size_t next_spinning_ = 0;
     u32 turns_ = 0;
@@ -283,15 +294,20 @@ bool Grid::take(u64* number) {
     if (exhausted()) return false;
     u64 i = next_.fetch_add(1, std::memory_order_relaxed);
     if (i >= count_) return false;
+    if (stride_ == 1 && start_ == 0 && count_ == total_) {
+        *number = i;
+        return true;
+    }
     u64 place = u64((static_cast<unsigned __int128>(i) * stride_ + start_) % count_);
     *number = u64(static_cast<unsigned __int128>(place) * total_ / count_);
     return true;
 }
 
+// Either this finds a block that waits, or that block finds this one finished.
 void Grid::finish_block() {
-    std::lock_guard lock(mutex_);
     finished_++;
-    launch_.blocks_run = finished_;
+    if (!waiting_) return;
+    std::lock_guard lock(mutex_);
     open_if_complete();
 }
 

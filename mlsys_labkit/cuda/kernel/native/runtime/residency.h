@@ -18,6 +18,7 @@ public:
     bool exhausted() const { return next_.load(std::memory_order_relaxed) >= count_; }
 
     void finish_block();
+    u64 finished() const { return finished_; }
     // A block has come to a grid barrier. Returns which one, to ask passed() about.
     u64 arrive();
     bool passed(u64 generation) { return generation_.load(std::memory_order_acquire) > generation; }
@@ -36,8 +37,8 @@ private:
     std::atomic<u64> generation_{0};
     std::mutex mutex_;
     std::condition_variable opened_;
-    u64 waiting_ = 0;
-    u64 finished_ = 0;
+    std::atomic<u64> waiting_{0};
+    std::atomic<u64> finished_{0};
 };
 
 // Runs blocks of the grid on the calling OS thread until none is left.

@@ -44,6 +44,9 @@ bool report_stuck_operation(Block& block);
 
 // turns.cpp
 void give_turns(Block& block, u32 warp, u32 lanes);  // from the scheduler: returns when each has run
+// From the scheduler: runs all threads of a block that has not begun in a loop. False when one of them waited: turns go on.
+bool loop_over_threads(Block& block);
+void leave_loop(Block& block);                       // from a fiber: the thread that runs will wait
 void pause(Block& block);                            // from a fiber: until its next turn
 void abandon_block(Block& block);                    // that was stopped: takes its fibers back
 
@@ -75,6 +78,10 @@ u64 file_pc(const Block& block, u64 pc);
 
 // From a fiber: no more turns until another thread makes it ready again.
 __attribute__((always_inline)) inline void wait_in(Block& block, u32 Warp::*state) {
+    if (block.in_loop) {
+        block.launch->threads_wait.store(true, std::memory_order_relaxed);
+        leave_loop(block);
+    }
     Warp& warp = block.warps[block.warp];
     const u32 bit = 1u << block.thread_number % kWarpSize;
     warp.ready &= ~bit;

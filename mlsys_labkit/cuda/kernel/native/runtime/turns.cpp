@@ -80,6 +80,20 @@ Thread* next_turn(Block& block, Fiber* spare) {
 
 void* stack_of(const Block& block, const Thread* next) { return next ? next->stack_pointer : block.worker->scheduler; }
 
+// From the fiber of a loop that has run all threads: back to the scheduler, until the fiber is used again.
+void end_loop(Block& block) {
+    settle(block);
+    block.in_loop = false;
+    for (Warp& warp : block.warps) {
+        warp.done = warp.lanes;
+        warp.ready = 0;
+    }
+    Fiber* self = block.thread->fiber;
+    block.thread->fiber = nullptr;
+    block.worker->free_fibers.push_back(self);
+    lk_switch(&self->stack_pointer, block.worker->scheduler);
+}
+
 // Runs one thread of a kernel after another: whichever is current.
 void fiber_main() {
     for (;;) {
@@ -89,12 +103,17 @@ void fiber_main() {
         thread.frame = u32(reinterpret_cast<u64>(thread.fiber->top));
         if (block.trace) trace_resume(block);
         block.launch->run(block.launch->arguments);
+        if (block.in_loop) {
+            end_loop(block);
+            continue;
+        }
+        Thread& ended = *block.thread;  // the first one of a loop has ended long ago
         Warp& warp = block.warps[block.warp];
         warp.ready &= ~current_bit(block);
         warp.done |= current_bit(block);
-        Fiber* self = thread.fiber;
-        thread.fiber = nullptr;
-        thread.local_arrays.clear();
+        Fiber* self = ended.fiber;
+        ended.fiber = nullptr;
+        ended.local_arrays.clear();
         if (Thread* begun = next_in_order(block); begun && !begun->fiber) {
             begun->fiber = self;
             turn_to(block, *begun);
@@ -113,7 +132,46 @@ void give_turns(Block& block, u32 warp, u32 lanes) {
     if (const Thread* first = next_turn(block, nullptr)) lk_switch(&block.worker->scheduler, first->stack_pointer);
 }
 
+bool loop_over_threads(Block& block) {
+    block.warp = 0;
+    block.turns = block.warps[0].ready;
+    const Thread* first = next_turn(block, nullptr);
+    if (!first) return false;
+    block.in_loop = true;
+    block.loop_left = block.thread_count - 1;
+    lk_switch(&block.worker->scheduler, first->stack_pointer);
+    return !block.in_loop && block.warps[block.warp_count - 1].done == block.warps[block.warp_count - 1].lanes;
+}
+
+void settle(Block& block) {
+    const u32 number = block.thread_count - 1 - block.loop_left;
+    if (number == block.thread_number) return;
+    Thread& thread = block.threads[number];
+    thread.pc = 0;
+    thread.fiber = block.thread->fiber;
+    block.thread->fiber = nullptr;
+    block.thread = &thread;
+    block.thread_number = number;
+    block.warp = number / kWarpSize;
+}
+
+void leave_loop(Block& block) {
+    settle(block);
+    block.in_loop = false;
+    block.loop_left = 0;
+    for (u32 i = 0; i < block.warp; i++) {
+        block.warps[i].done = block.warps[i].lanes;
+        block.warps[i].ready = 0;
+    }
+    const u32 before = current_bit(block) - 1;
+    Warp& warp = block.warps[block.warp];
+    warp.done = warp.lanes & before;
+    warp.ready &= ~before;
+    block.turns = warp.ready & ~current_bit(block);
+}
+
 void pause(Block& block) {
+    if (block.in_loop) leave_loop(block);
     void** self = &block.thread->stack_pointer;
     if (Thread* thread = next_in_order(block); thread && thread->fiber) {
         turn_to(block, *thread);
@@ -152,3 +210,19 @@ FindingRecord make_finding(const Block& block, FindingKind kind, u32 thread_numb
 u64 file_pc(const Block& block, u64 pc) { return pc ? pc - block.launch->description.object_address : 0; }
 
 }  // namespace lk
+
+using namespace lk;
+
+int lk_next_thread() {
+    Block& block = *current_block;
+    if (!block.loop_left) return 0;
+    block.loop_left--;
+    if (++lk_thread_index.x == lk_block_extent.x) {
+        lk_thread_index.x = 0;
+        if (++lk_thread_index.y == lk_block_extent.y) {
+            lk_thread_index.y = 0;
+            lk_thread_index.z++;
+        }
+    }
+    return 1;
+}

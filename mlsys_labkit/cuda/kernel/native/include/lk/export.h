@@ -107,14 +107,16 @@ template <class... Parameters, size_t... I>
 LK_UNRECORDED __attribute__((always_inline)) inline void call(void (*kernel)(Parameters...), void** arguments,
                                                               std::index_sequence<I...>) {
     if constexpr ((std::is_same_v<typename Passed<Parameters>::Type, Parameters> && ...)) {
-        kernel(*static_cast<std::remove_reference_t<Parameters>*>(arguments[I])...);
+        call_for_threads<Parameters...>(kernel, *static_cast<std::remove_reference_t<Parameters>*>(arguments[I])...);
     } else {
-        reinterpret_cast<void (*)(typename Passed<Parameters>::Type...)>(kernel)(
-            Passed<Parameters>(static_cast<typename Passed<Parameters>::Stored>(arguments[I])).get()...);
+        do {
+            reinterpret_cast<void (*)(typename Passed<Parameters>::Type...)>(kernel)(
+                Passed<Parameters>(static_cast<typename Passed<Parameters>::Stored>(arguments[I])).get()...);
+        } while (lk_next_thread());
     }
 }
 
-// Runs one thread of the kernel. The kernel is a constant here, so that it becomes part of this function.
+// Runs threads of the kernel. The kernel is a constant here, so that it becomes part of this function.
 template <auto kernel, class... Parameters>
 LK_UNRECORDED __attribute__((always_inline)) inline void lk_run(void (*)(Parameters...), void** arguments) {
     call(kernel, arguments, std::index_sequence_for<Parameters...>());

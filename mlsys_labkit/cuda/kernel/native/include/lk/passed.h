@@ -5,6 +5,8 @@
 
 #include "lk/qualifiers.h"
 
+#include "../../runtime/abi.h"
+
 namespace lk {
 
 // How one parameter reaches a kernel. CUDA copies the bytes of an argument and runs no constructor or destructor for the
@@ -34,5 +36,13 @@ struct Passed<Parameter, false> {
 
     alignas(Parameter) unsigned char bytes_[sizeof(Parameter)];
 };
+
+// Calls a kernel for one thread, and for those that run in a loop with it.
+template <class... Parameters>
+LK_UNRECORDED __attribute__((always_inline)) inline void call_for_threads(void (*kernel)(Parameters...),
+                                                                          Parameters... arguments) {
+    do kernel(static_cast<Parameters>(arguments)...);
+    while (lk_next_thread());
+}
 
 }  // namespace lk

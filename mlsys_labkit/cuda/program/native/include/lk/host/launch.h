@@ -46,7 +46,7 @@ constexpr Parameter parameter() {
     return {sizeof(T), false, 0};
 }
 
-// run(frame) runs one thread of a kernel: frame[0] leads to what is called, and the rest to its arguments.
+// run(frame) runs threads of a kernel: frame[0] leads to what is called, and the rest to its arguments.
 struct Body {
     void (*run)(void** frame);
     size_t called_bytes;  // of what frame[0] leads to; 0: frame[0] is the kernel itself
@@ -93,9 +93,16 @@ private:
 
     template <size_t... I>
     LK_UNRECORDED __attribute__((always_inline)) static inline void call(void** frame, std::index_sequence<I...>) {
-        using Kernel = void (*)(typename Passed<Parameters>::Type...);
-        reinterpret_cast<Kernel>(frame[0])(
-            Passed<Parameters>(static_cast<typename Passed<Parameters>::Stored>(frame[I + 1])).get()...);
+        if constexpr ((std::is_same_v<typename Passed<Parameters>::Type, Parameters> && ...)) {
+            call_for_threads<Parameters...>(reinterpret_cast<void (*)(Parameters...)>(frame[0]),
+                                            *static_cast<std::remove_reference_t<Parameters>*>(frame[I + 1])...);
+        } else {
+            using Kernel = void (*)(typename Passed<Parameters>::Type...);
+            do {
+                reinterpret_cast<Kernel>(frame[0])(
+                    Passed<Parameters>(static_cast<typename Passed<Parameters>::Stored>(frame[I + 1])).get()...);
+            } while (lk_next_thread());
+        }
     }
 
     static constexpr Parameter parameters[] = {parameter<std::remove_reference_t<Parameters>>()..., {}};
@@ -129,7 +136,8 @@ private:
 
     template <class... Arguments, size_t... I>
     LK_UNRECORDED __attribute__((always_inline)) static inline void invoke(void** frame, std::index_sequence<I...>) {
-        (*static_cast<const Call*>(frame[0]))(*static_cast<Arguments*>(frame[I + 1])...);
+        do (*static_cast<const Call*>(frame[0]))(*static_cast<Arguments*>(frame[I + 1])...);
+        while (lk_next_thread());
     }
 
     const char* name_;
