@@ -70,11 +70,11 @@ void on_fault(int signal, siginfo_t* info, void* opaque) {
 // build looks at each basic block whether its turn is over, and is interrupted only to stop: gcc leaves an empty endless loop
 // without a hook.
 void on_interrupt(int, siginfo_t*, void* opaque) {
-    Block* block = current();
+    Block* block = current_block;  // the runtime may be about to settle which thread runs
     if (!block || (block->mode != Mode::run && !stopped(*block))) return;
     u64 pc = program_counter(*static_cast<const ucontext_t*>(opaque));
     if (!in_kernel_text(*block, pc)) return;
-    block->thread->pc = pc + 1;
+    current()->thread->pc = pc + 1;
     if (stopped(*block)) stop_launch(*block);
     block->warp_budget = 0;
     pause(*block);

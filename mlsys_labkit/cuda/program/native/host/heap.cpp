@@ -18,8 +18,7 @@ namespace lk::host {
 namespace {
 
 constexpr size_t h100_bytes = size_t{80} << 30;
-constexpr size_t huge_page_bytes = size_t{2} << 20;
-constexpr unsigned openings_before_huge_pages = 16;
+constexpr size_t least_bytes_of_huge_pages = size_t{4} << 20;
 constexpr size_t most_unset_bytes = size_t{1} << 30;  // that are filled, so that reads of what nobody wrote are found
 
 }  // namespace
@@ -35,6 +34,13 @@ void* Heap::allocate(size_t bytes, Kind kind, uint64_t place) {
     void* data = device_memory().allocate(bytes);
     if (!data) return nullptr;
     const uint64_t begin = reinterpret_cast<uint64_t>(data);
+#ifdef MADV_HUGEPAGE
+    // To touch memory for the first time, and to open and close it, costs time per page.
+    if (bytes >= least_bytes_of_huge_pages) {
+        const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+        madvise(reinterpret_cast<void*>(begin / page * page), bytes, MADV_HUGEPAGE);
+    }
+#endif
     allocations_[begin] = {bytes, kind, place};
     used_bytes_ += bytes;
     if (settings().mode == Mode::check && kind == Kind::device && bytes <= most_unset_bytes - unset_bytes_) {
@@ -126,22 +132,6 @@ void Heap::protect_all(bool open) const {
 void Heap::open() {
     if (opened_++ > 0) return;
     protect_all(true);
-    const bool is_power_of_two = (++openings_ & (openings_ - 1)) == 0;
-    if (openings_ >= openings_before_huge_pages && is_power_of_two) use_huge_pages();
-}
-
-// To open and close memory costs time per page. What is opened often is worth pages that are 512 times as large; a program
-// with one launch would only wait for them.
-void Heap::use_huge_pages() const {
-#ifdef __linux__
-    constexpr int madv_collapse = 25;  // since Linux 6.1; an older kernel refuses, and pages stay small
-    for (const auto& [begin, allocation] : allocations_) {
-        if (allocation.kind != Kind::device || allocation.bytes < huge_page_bytes) continue;
-        const uint64_t first = (begin + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
-        const uint64_t past = (begin + allocation.bytes) / huge_page_bytes * huge_page_bytes;
-        if (first < past) madvise(reinterpret_cast<void*>(first), past - first, madv_collapse);
-    }
-#endif
 }
 
 void Heap::close() {

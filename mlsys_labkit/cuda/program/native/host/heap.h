@@ -49,7 +49,6 @@ private:
     Heap();
     void protect(uint64_t begin, const Allocation& allocation, bool open) const;
     void protect_all(bool open) const;
-    void use_huge_pages() const;
     friend Heap& heap();
 
     std::map<uint64_t, Allocation> allocations_;
@@ -58,7 +57,6 @@ private:
     size_t total_bytes_ = 0;
     size_t unset_bytes_ = 0;
     int opened_ = 0;
-    unsigned openings_ = 0;
 };
 
 Heap& heap();
