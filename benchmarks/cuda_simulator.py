@@ -4,6 +4,8 @@
 
     tiled      tiled matmul, 64 cubed, against the CUDA simulator of numba
     naive      naive matmul, 512 cubed, against the same loops in C++ with OpenMP, by the same g++
+    threads    a vector add of 4 M threads, against the loop in C++ with OpenMP and -O3, by the same g++
+    barriers   sums of 8,192 blocks of 256 threads with 9 barriers, against loops over threads between the barriers
     profile    counting against running, for the naive and a warp-tiled matmul, 256 cubed
     compile    the first kernel of a fresh cache, the next one, an unchanged one
     check      races and bounds of a vector add, 1 M and 16 M elements
@@ -20,6 +22,7 @@ finding is false or missing, is for tests/cuda to show. No GPU is measured here.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -29,7 +32,7 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -127,19 +130,43 @@ def naive(_: str | None) -> list[Bar]:
     kernel = cuda.compile(source("naive_matmul.cu"), "matmul", backend="simulator")
     a, b, c = matrices(n)
     launch = kernel[(n // 16, n // 16), (16, 16)]
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "loops.so"
-        flags = ["-O2", "-fopenmp", "-march=native", "-shared", "-fPIC"]
-        subprocess.run(["g++", *flags, str(KERNELS / "naive_loops.cpp"), "-o", str(library)], check=True)
-        loops = ctypes.CDLL(str(library)).matmul
-        host_a, host_b, host_c = a.numpy(), b.numpy(), np.zeros((n, n), np.float32)
-        pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (host_a, host_b, host_c)]
+    host_a, host_b, host_c = a.numpy(), b.numpy(), np.zeros((n, n), np.float32)
+    with loops("naive_loops.cpp", "-O2") as library:
         ours = spent(lambda: launch(a, b, c, n))
-        plain = spent(lambda: loops(*pointers, ctypes.c_int(n)), clock=time.process_time)
+        plain = spent(lambda: library.matmul(*map(pointer, (host_a, host_b, host_c)), n), clock=time.process_time)
     right(a, b, c)
     np.testing.assert_allclose(host_c, c.numpy(), rtol=2e-3, atol=2e-3)
-    figures = {"ours ms": ours.wall * 1e3, "C++ ms": plain.wall * 1e3, "on the wall": ours.wall / plain.wall}
-    return [Bar("naive 512 cubed, ours / C++ with OpenMP", ours.processor / plain.processor, 3, "x", figures)]
+    return [against_loops("naive 512 cubed, ours / C++ with OpenMP", ours, plain, 3)]
+
+
+def threads(_: str | None) -> list[Bar]:
+    n = 1 << 22
+    kernel = cuda.compile(source("vector_add.cu"), "add", backend="simulator")
+    x, y = (np.random.default_rng(0).standard_normal(n, dtype=np.float32) for _ in range(2))
+    z, device = np.zeros_like(x), [cuda.to_device(array) for array in (x, y, np.zeros_like(x))]
+    launch = kernel[n // 256, 256]
+    with loops("add_loops.cpp", "-O3") as library:
+        ours = spent(lambda: launch(*device, n), repeats=30)
+        plain = spent(lambda: library.add(*map(pointer, (x, y, z)), n), repeats=300, clock=time.process_time)
+    np.testing.assert_array_equal(device[2].numpy(), z)
+    return [against_loops("vector add, 4 M threads, ours / C++ -O3", ours, plain, 12)]
+
+
+def barriers(_: str | None) -> list[Bar]:
+    blocks, block = 8192, 256
+    kernel = cuda.compile(source("block_sums.cu"), "block_sums", backend="simulator")
+    x = np.random.default_rng(0).standard_normal(blocks * block, dtype=np.float32)
+    sums, device_x, device_sums = np.zeros(blocks, np.float32), cuda.to_device(x), cuda.zeros(blocks)
+    launch = kernel[blocks, block, 4 * block]
+    with loops("block_sum_loops.cpp", "-O3") as library:
+        ours = spent(lambda: launch(device_x, device_sums))
+        plain = spent(
+            lambda: library.block_sums(pointer(x), pointer(sums), blocks, block),
+            repeats=300,
+            clock=time.process_time,
+        )
+    np.testing.assert_array_equal(device_sums.numpy(), sums)
+    return [against_loops("block sums, 9 barriers, ours / C++ -O3", ours, plain, 400)]
 
 
 def profile(_: str | None) -> list[Bar]:
@@ -239,6 +266,8 @@ def processes(_: str | None) -> list[Bar]:
 BARS = {
     "tiled": tiled,
     "naive": naive,
+    "threads": threads,
+    "barriers": barriers,
     "profile": profile,
     "compile": compile_times,
     "check": check,
@@ -273,6 +302,25 @@ class numba_python:
 
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
+
+
+@contextlib.contextmanager
+def loops(file: str, optimised: str) -> Iterator[ctypes.CDLL]:
+    """Compile C++ of ``kernels/`` with OpenMP for this machine, and load it."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "loops.so"
+        flags = [optimised, "-fopenmp", "-march=native", "-shared", "-fPIC"]
+        subprocess.run(["g++", *flags, str(KERNELS / file), "-o", str(library)], check=True)
+        yield ctypes.CDLL(str(library))
+
+
+def pointer(array: np.ndarray) -> ctypes.c_void_p:
+    return array.ctypes.data_as(ctypes.c_void_p)
+
+
+def against_loops(name: str, ours: Spent, plain: Spent, bound: float) -> Bar:
+    figures = {"ours ms": ours.wall * 1e3, "C++ ms": plain.wall * 1e3, "on the wall": ours.wall / plain.wall}
+    return Bar(name, ours.processor / plain.processor, bound, "x", figures)
 
 
 def worker_files(name: str) -> list[str]:
