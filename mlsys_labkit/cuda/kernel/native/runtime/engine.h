@@ -1,7 +1,7 @@
 // engine.h: how a launch is run: Launch > Block > Warp > Thread.
 //
-// OS threads of a persistent pool take blocks. A thread of a block is a fiber; a barrier, a warp operation and a wait switch
-// to another fiber. A block stays on its OS thread, because __shared__ variables are that thread's thread-local storage.
+// OS threads of a persistent pool take blocks. A thread of a block is a fiber from its first wait on, and shares one with those
+// before it until then (turns.cpp); a barrier, a warp operation and a wait switch to another fiber. A block stays on its OS thread, because __shared__ variables are that thread's thread-local storage.
 //
 // check and profile run the instrumented build. check looks at every access as it happens. profile writes a trace of each
 // lane's basic blocks and accesses, a window at a time, and lays the windows of a warp side by side (lockstep.cpp): lanes at

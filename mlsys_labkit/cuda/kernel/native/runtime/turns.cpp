@@ -1,4 +1,5 @@
-// turns.cpp: fibers of a warp run one after another; each hands over to the next without coming back to the scheduler.
+// turns.cpp: fibers of a warp run one after another; each hands over to the next without coming back to the scheduler. Threads
+// that do not wait share a fiber: one runs after another in a loop of the kernel's module.
 #include "lockstep.h"
 #include "scheduler.h"
 
