@@ -61,14 +61,18 @@ START = "() => { Object.assign(window.seen, { frames: [], redraws: 0, on: true }
 STOP = "() => { window.seen.on = false; return window.seen; }"
 # The parts of a widget that a mouse can drag, as [kind, steps, index within its kind].
 HANDLES = """(pictures) => {
-  const shown = ([node]) => node.getBoundingClientRect().width > 40 && node.checkVisibility();
-  const all = (selector) => [...document.querySelectorAll(selector)].map((node, i) => [node, i]).filter(shown);
+  const all = (selector, least = 40) => [...document.querySelectorAll(selector)].map((node, i) => [node, i])
+    .filter(([node]) => node.getBoundingClientRect().width > least && node.checkVisibility());
   const steps = (node) => (node.max - node.min) / (node.step || 1), label = (node) => node.getAttribute("aria-label");
   return [
     ...all("section.lk input[type=range]").map(([node, i]) => ({ name: label(node), steps: steps(node), i })),
+    ...all("section.lk .lk-grip[data-axis^=x]", 20).map(([node, i]) =>
+      ({ name: label(node), steps: node.ariaValueMax - node.ariaValueMin, i, grip: true })),
     ...all(pictures).map(([, i]) => ({ name: `picture ${i}`, steps: null, i })),
   ];
 }"""
+GRIPS = "section.lk .lk-grip[data-axis^=x]"  # those that move from side to side
+REACH = 300.0  # pixels that a handle is dragged
 PICTURES = "section.lk svg[role], section.lk .lk-code, section.lk .lk-tensor"
 
 
@@ -141,13 +145,18 @@ async def measure(browser: Any, name: str, fragment: str, arguments: argparse.Na
     page = await browser.new_page(viewport={"width": 1000, "height": 900})
     await page.set_content(f"<!doctype html><title>t</title><main>{fragment}</main>")
     await page.wait_for_selector("section.lk")
+    await page.evaluate("document.querySelectorAll('.lk-fold').forEach((fold) => { fold.open = true; })")
     await page.evaluate(WATCH, "section.lk")
     found = {}
     for handle in await page.evaluate(HANDLES, PICTURES):
-        selector = PICTURES if handle["steps"] is None else "section.lk input[type=range]"
+        grip = "grip" in handle
+        selector = GRIPS if grip else PICTURES if handle["steps"] is None else "section.lk input[type=range]"
         node = page.locator(selector).nth(handle["i"])
         await node.scroll_into_view_if_needed()
-        found[handle["name"]] = {"steps": handle["steps"], **await best(page, await node.bounding_box(), arguments)}
+        box = await node.bounding_box()
+        if grip:  # pressed in its middle, at the left end of its way
+            box = {**box, "x": box["x"] + box["width"] / 2 - 8, "width": REACH}
+        found[handle["name"]] = {"steps": handle["steps"], **await best(page, box, arguments)}
     await page.close()
     return found
 

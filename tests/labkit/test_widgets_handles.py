@@ -15,6 +15,7 @@ from tests.labkit.widget_grips import Grip, grips
 pytestmark = pytest.mark.browser
 State = Mapping[str, Any]
 every_grip = pytest.mark.parametrize("one", grips(), ids=Grip.name)
+ASKS = r"\b([Dd]rag|([Mm]ove|[Tt]urn) the (dot|line|mark|cursor|bound))"
 LEAST = 18  # kinds of widget with a handle
 
 # Draws a view over a stand-in for the widget's model, whose fields the test reads.

@@ -199,7 +199,7 @@ def grips() -> list[Grip]:
         Grip(_sample("training"), "Copies of the model", "data", _fits),
         Grip(_sample("scaling"), "Parameters", "parameters", _loss),
         Grip(_sample("serving"), "Users in the batch", "users", _serving, (120, 0)),
-        Grip(_sample("roofline"), "Intensity of the work", "flops", _roofline),
+        Grip(_sample("roofline"), "FLOP per byte", "flops", _roofline),
         Grip(_sample("pca"), "End of the line", "angle", _direction),
         Grip(_sample("pca"), "Eigenvalues kept", "k", _components, (170, 0)),
         Grip(_sample("line"), "Your line on the map", "slope", _line),

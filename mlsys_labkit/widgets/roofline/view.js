@@ -267,7 +267,7 @@ export function render({ model, el }) {
 
   const plot = h("div", {});
   const dragged = (step) => set({ mode: "free", flops: fromLog(step + toLog(get("bytes"))) });
-  const spot = handle("Intensity of the work", {
+  const spot = handle("FLOP per byte", {
     range: () => [[Math.max(x0 * FINE, -toLog(get("bytes"))), x1 * FINE]],
     now: () => [toLog(intensity())],
     at: (x) => [FINE * (x0 + ((x - left) / (right - left)) * (x1 - x0))],
