@@ -40,7 +40,6 @@ export function render({ model, el }) {
     show: (at) => `${at + 1} of ${events.length}`,
     input: go,
   });
-  cursor.el.classList.add("lk-wide");
   ui.controls.append(
     cursor.el,
     button("Go to the peak", () => go(top)),
