@@ -17,7 +17,7 @@ const TARGET = "es2023";
 const entry = (/** @type {string} */ name) => `
   import { render } from "./${name}/view.js";
   import { mount } from "./shared/mount.js";
-  widget = { render, mount: (home, state) => mount(render, home, state) };`;
+  widget = { render, mount: (home, state) => mount(render, home, state, widget.css) };`;
 
 async function bundles() {
   /** @type {Record<string, string>} */
@@ -40,7 +40,7 @@ async function bundles() {
     made[`${name}.js`] = outputFiles[0].text;
     made[`${name}.css`] = await minified(join(name, "style.css"));
   }
-  for (const file of ["style.css", "unpack.js", "unpack_mount.js"]) {
+  for (const file of ["style.css", "parts.css", "unpack.js", "unpack_mount.js"]) {
     made[`shared_${file}`] = await minified(join("shared", file));
   }
   made["sources.sha256"] = sources

@@ -61,8 +61,17 @@ class Kind:
     @cached_property
     def css(self) -> str:
         """Return the styles of the widget, with the colours that they use."""
-        styles = _bundle("shared_style.css") + _bundle(f"{self.folder}.css")
-        return light_dark_colours.themed(styles, ".lk")
+        return self._still_css + self._view_css
+
+    @cached_property
+    def _still_css(self) -> str:
+        """Return the styles of the table without scripts and of all views."""
+        return light_dark_colours.themed(_bundle("shared_style.css"), ".lk")
+
+    @cached_property
+    def _view_css(self) -> str:
+        """Return the other styles of the view, which a saved notebook holds deflated."""
+        return light_dark_colours.inlined(_bundle("shared_parts.css") + _bundle(f"{self.folder}.css"), ".lk")
 
     @cached_property
     def _script(self) -> str:
@@ -71,7 +80,8 @@ class Kind:
 
     @cached_property
     def _packed_script(self) -> str:
-        return f"let widget;{_packed(self._script, 'shared_unpack_mount.js')}"
+        script = f"{self._script}widget.css={json.dumps(self._view_css)};"
+        return f"let widget;{_packed(script, 'shared_unpack_mount.js')}"
 
     def show(self, **state: Any) -> Any:
         """Return a widget with these fields: live where anywidget is installed, else plain interactive HTML."""
@@ -87,10 +97,11 @@ class Kind:
         """
         home = f"lk-{secrets.token_hex(6)}"  # random: one page may hold fragments of several kernels
         script = f"{self._packed_script if packed else self._script}widget.mount({json.dumps(home)}, {_json(state)});"
+        css = self._still_css if packed else self.css
         still = (
             f'<div class="lk lk-static" role="group" aria-label="{html.escape(self.title)}">{self.static(state)}</div>'
         )
-        return f'<div id="{home}"><style>{self.css}</style>{still}</div><script type="module">\n{script}\n</script>'
+        return f'<div id="{home}"><style>{css}</style>{still}</div><script type="module">\n{script}\n</script>'
 
 
 class PlainWidget:

@@ -28,7 +28,7 @@ def test_bundles_were_made_from_the_present_sources() -> None:
 
 def test_every_widget_has_its_bundle_and_no_other_is_there() -> None:
     kinds = {Path(path).parent.name for path in SOURCES if path.endswith("/view.js")}
-    shared = {"shared_style.css", "shared_unpack.js", "shared_unpack_mount.js", "sources.sha256"}
+    shared = {"shared_style.css", "shared_parts.css", "shared_unpack.js", "shared_unpack_mount.js", "sources.sha256"}
     expected = {f"{kind}.{kind_of}" for kind in kinds for kind_of in ("js", "css")} | shared
     assert {path.name for path in (WIDGETS / "bundles").iterdir()} == expected
 

@@ -6,8 +6,9 @@
  * @param {(view: View) => unknown} render
  * @param {string} home the id of the element that holds the table
  * @param {Record<string, unknown>} state
+ * @param {string} [css] the styles that the page does not have yet
  */
-export function mount(render, home, state) {
+export function mount(render, home, state, css = "") {
   /** @type {Record<string, (() => void)[]>} */
   const heard = {};
   const model = {
@@ -30,7 +31,9 @@ export function mount(render, home, state) {
   root.dataset.alive = "yes";
   const fallback = root.querySelector(".lk-static");
   const el = document.createElement("div");
-  root.append(el);
+  const style = document.createElement("style");
+  style.textContent = css;
+  root.append(style, el);
   try {
     render({ model, el });
     fallback?.remove();
