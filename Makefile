@@ -40,7 +40,7 @@ for check in (False, True):
 endef
 export FIRST_KERNEL
 
-.PHONY: run test test-places lab hub site screens soak bench wheelhouse gpu lint lint-js build clean
+.PHONY: run test test-places lab hub site screens pictures soak bench wheelhouse gpu lint lint-js build clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/.ready
@@ -60,6 +60,10 @@ site: $(VENV)/.ready
 # Sixty pictures of the site and of a lab, for eyes: build/screens/index.html.
 screens: site
 	$(BIN)/python benchmarks/screens.py $(ARGS)
+
+# The README's moving pictures, taken anew from the site and from JupyterLab.
+pictures: site
+	$(BIN)/python benchmarks/pictures.py $(ARGS)
 
 soak: $(VENV)/.hub-ready
 	$(BIN)/python benchmarks/soak.py $(ARGS)

@@ -28,7 +28,7 @@ def test_notebooks_are_small_and_hold_no_outputs(root: Path) -> None:
 def test_no_registry_or_machine_paths(root: Path) -> None:
     hosts = re.compile(r"(py" r"pi|files\.pythonhos" r"ted|registry\.npm" r"js)\.org|deb\.deb" r"ian")
     for path in tracked(root):
-        if path.suffix in {".npz", ".png", ".safetensors", ".woff2"}:
+        if path.suffix in {".npz", ".png", ".safetensors", ".webp", ".woff2"}:
             continue
         found = hosts.search(path.read_text(errors="replace"))
         assert not found, f"{path} names a registry host: {found}"

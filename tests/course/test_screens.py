@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
-from benchmarks import screens
+from benchmarks import pictures, screens
 from tests.conftest import ROOT
 from tests.course.conftest import Site
 
@@ -84,3 +85,13 @@ def test_a_listing_beyond_its_box_has_a_shadow_there(site: Site, browser: Any) -
     assert wide
     assert {one.startswith("local, local, scroll, scroll") for one in wide} == {True}
     page.close()
+
+
+@pytest.mark.parametrize("name", ["roofline", "race", "deadlock"])
+def test_moving_pictures_of_the_readme_move_and_are_light(name: str) -> None:
+    path = ROOT / f"course/_static/{name}.webp"
+    assert f"(course/_static/{name}.webp)" in (ROOT / "README.md").read_text("utf-8")
+    assert path.stat().st_size <= pictures.MOST_BYTES
+    with Image.open(path) as picture:
+        frames = [picture.seek(at) or picture.convert("RGB").tobytes() for at in range(picture.n_frames)]
+    assert len(set(frames)) >= 4
