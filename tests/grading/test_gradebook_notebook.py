@@ -168,7 +168,24 @@ class Tags(HTMLParser):
 
 
 MARKDOWN = {"p", "em", "strong", "a", "img", "code", "pre", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li"}
-MARKDOWN |= {"blockquote", "hr", "br", "table", "thead", "tbody", "tr", "th", "td", "del", "div", "span", "input"}
+MARKDOWN |= {
+    "dl",
+    "dt",
+    "dd",
+    "blockquote",
+    "hr",
+    "br",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "del",
+    "div",
+    "span",
+    "input",
+}
 PIECES = ["<", ">", "script", "/script", "img src=x onerror=alert(1)", "java", "&#106;ava", "&Tab;", "[x](", ")", "`"]
 PIECES += ["script:alert(1)", "JaVaScRiPt:alert(1)", "<!--", "-->", "<?", "<svg/onload=alert(1)>", "\\", ":", "&colon;"]
 PIECES += ["[x]: javascript:alert(1)\n", "[x]", "<javascript:alert(1)>", "vbscript:x", "![x](", "\t", "&#x3c;script>"]
@@ -191,6 +208,7 @@ def dangers(html: str) -> Iterator[str]:
 @example("[x](&#106;avascript:alert(1))")
 @example("[x](javascript&colon;alert(1))")
 @example("&#60;script&#62;alert(1)")
+@example("<[x]: javascript:alert(1)\n:\t")
 def test_no_students_html_reaches_formgrader(text: str) -> None:
     assert list(dangers(markdown2html(harmless(text)))) == []
 
