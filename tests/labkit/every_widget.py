@@ -144,12 +144,15 @@ def grip(section: Any) -> None:
     if kind == "button" and found.evaluate("node => node.tagName") != "BUTTON":
         found.click()
         return
-    if kind == "slider":
+    if kind == "slider":  # a handle of the picture, along its own axis, to the side where it has room
+        axis = found.get_attribute("data-axis") or "x"
+        low, now, high = (float(found.get_attribute(f"aria-value{name}")) for name in ("min", "now", "max"))
+        room = 150 if now <= (low + high) / 2 else -150
         box, mouse = found.bounding_box(), found.page.mouse
-        mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        mouse.move(x, y)
         mouse.down()
-        for side in (1, -1):  # one of them is free
-            mouse.move(box["x"] + box["width"] / 2 + 60 * side, box["y"] + box["height"] / 2, steps=4)
+        mouse.move(x + room * ("x" in axis), y - room * ("y" in axis), steps=4)
         mouse.up()
         return
     if kind != "range":
