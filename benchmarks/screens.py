@@ -106,6 +106,7 @@ def screens_of_the_site(browser: Any, site: Path, out: Path, names: tuple[str, .
                 page = view.new_page()
                 page.goto((site / name).resolve().as_uri())
                 page.evaluate("() => document.fonts.ready.then(() => null)")
+                page.wait_for_function("() => !document.querySelector('.lk-static')")  # all figures live
                 settle(page)
                 yield take(page, name, window, theme, out)
                 view.close()

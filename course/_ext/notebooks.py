@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import time
 from pathlib import Path
 
 import jupytext
@@ -13,6 +14,7 @@ from jupyter_cache.cache.db import create_db
 from sphinx.application import Sphinx
 
 FOLDER = "notebooks"
+OLD_SECONDS = 86_400
 
 
 def _write(app: Sphinx, error: Exception | None) -> None:
@@ -43,8 +45,8 @@ def _make_cache(app: Sphinx) -> None:
         return
     cache = Path(app.config.nb_execution_cache_path)
     for other in cache.parent.glob("*"):
-        if other != cache and other.is_dir():
-            shutil.rmtree(other, ignore_errors=True)
+        if other != cache and other.is_dir() and time.time() - other.stat().st_mtime > OLD_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)  # no build that is still under way uses it
     create_db(get_cache(cache).path)
 
 

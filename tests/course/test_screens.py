@@ -25,7 +25,7 @@ BASELINES = """() => [...document.querySelectorAll('p > math')].slice(0, 40).map
   text.style.cssText = 'display:inline-block;width:0;height:0';
   math.before(text);
   const space = document.createElementNS('http://www.w3.org/1998/Math/MathML', 'mspace');
-  const into = math.querySelector('mrow') ?? math;
+  const into = math.querySelector(':scope > mrow') ?? math;
   into.prepend(space);
   return space.getBoundingClientRect().bottom - text.getBoundingClientRect().bottom;
 })"""
