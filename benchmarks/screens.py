@@ -65,7 +65,7 @@ STRUCTURE = """() => {
     beyond: Math.max(0, document.documentElement.scrollWidth - innerWidth),
     cut: [...document.querySelectorAll('pre')].filter((one) => seen(one) && wide(one)).length,
     smallest: sizes.length ? Math.round(10 * Math.min(...sizes)) / 10 : 0,
-    figures: [...document.querySelectorAll('svg.lk-drawing, section.lk, figure, main img')].filter(seen).length,
+    figures: [...document.querySelectorAll('.lk, figure, main img')].filter(seen).length,
   };
 }"""
 
@@ -106,7 +106,6 @@ def screens_of_the_site(browser: Any, site: Path, out: Path, names: tuple[str, .
                 page = view.new_page()
                 page.goto((site / name).resolve().as_uri())
                 page.evaluate("() => document.fonts.ready.then(() => null)")
-                page.wait_for_function("() => !document.querySelector('.lk-static')")  # all figures live
                 settle(page)
                 yield take(page, name, window, theme, out)
                 view.close()

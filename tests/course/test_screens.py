@@ -21,13 +21,17 @@ SMALLEST_PX = 11
 
 # Where the line of text and the formula in it stand: an empty box stands on the baseline of what it is put into.
 BASELINES = """() => [...document.querySelectorAll('p > math')].slice(0, 40).map((math) => {
-  const text = document.createElement('span');
-  text.style.cssText = 'display:inline-block;width:0;height:0';
-  math.before(text);
+  const marks = ['before', 'after'].map((side) => {  // a line may end on one side of the formula
+    const mark = document.createElement('span');
+    mark.style.cssText = 'display:inline-block;width:0;height:0';
+    math[side](mark);
+    return mark;
+  });
   const space = document.createElementNS('http://www.w3.org/1998/Math/MathML', 'mspace');
   const into = math.querySelector(':scope > mrow') ?? math;
   into.prepend(space);
-  return space.getBoundingClientRect().bottom - text.getBoundingClientRect().bottom;
+  const off = marks.map((mark) => space.getBoundingClientRect().bottom - mark.getBoundingClientRect().bottom);
+  return off.sort((one, other) => Math.abs(one) - Math.abs(other))[0];
 })"""
 
 
