@@ -16,20 +16,21 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A cell that describes this machine would differ from build to build.
 os.environ["LABKIT_DEVICE"] = "h100-sxm"
 
-import notebooks  # noqa: E402, of _ext
+import cell_cache  # noqa: E402, of _ext
 
 project = "Machine-learning systems"
 author = "The mlsys-labkit authors"
 copyright = "The mlsys-labkit authors"
 language = "en"
 
-extensions = ["myst_nb", "sphinx_copybutton", "access", "chapter_list", "mathml", "notebooks", "plans", "slides"]
+extensions = ["myst_nb", "sphinx_copybutton"]
+extensions += ["access", "cell_cache", "chapter_list", "mathml", "notebooks", "plans", "slides"]  # of _ext
 exclude_patterns = ["README.md", "_ext"]
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 nb_execution_mode = "cache"
-nb_execution_cache_path = str(notebooks.cache_of(HERE.parent))
+nb_execution_cache_path = str(cell_cache.cache_of(HERE.parent))
 nb_execution_timeout = 600  # a cell takes seconds; a busy machine needs much longer
 nb_execution_raise_on_error = True
 nb_merge_streams = True

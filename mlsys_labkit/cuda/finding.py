@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from mlsys_labkit._base.shown_as_text import shown_as_text
 
 Index = tuple[int, int, int]
 
@@ -58,9 +59,4 @@ class KernelFinding:
             lines.append(f"  line {self.other_line}: {self.other_source_line.strip()}")
         return "\n".join(lines)
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Print the sentence where a notebook shows a finding, or a list of them, as a cell's last value."""
-        for at, line in enumerate(str(self).splitlines()):
-            if at:
-                printer.break_()
-            printer.text(line)
+    _repr_pretty_ = shown_as_text

@@ -130,9 +130,7 @@ def test_ctrl_c_in_a_callback_still_ends_the_run(monkeypatch: pytest.MonkeyPatch
 
     class Screen(io.StringIO):
         def write(self, text: str) -> int:
-            if (
-                not self.tell()
-            ):  # once: the run writes what it still holds when it ends, with the notebook's own handler
+            if not self.tell():  # once: what the run still writes at its end would press under the usual handler
                 Pressed()
             return super().write(text)
 

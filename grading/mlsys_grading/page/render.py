@@ -19,8 +19,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 def render(template: Path, **values: Any) -> str:
     """Fill in a template that extends ``frame.html.j2``. Values are escaped, because students wrote them."""
-    look = {"css": Markup(stylesheet()), "js": Markup(script())}  # our own files, no user's text
-    page = environment(template.parent).get_template(template.name).render(look | values)
+    own = {"css": Markup(stylesheet()), "js": Markup(script())}  # our own files, no user's text
+    page = environment(template.parent).get_template(template.name).render(own | values)
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", page)
 
 

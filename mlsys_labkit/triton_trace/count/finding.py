@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from mlsys_labkit._base.shown_as_text import shown_as_text
 from mlsys_labkit.triton_trace.recorder import Line, Program, Severity
 
 
@@ -52,9 +52,4 @@ class AccessFinding:
             lines.append(f"  {self.other_line}: {self.other_source_line}")
         return "\n".join(lines)
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Print the sentence where a notebook shows a finding, or a list of them, as a cell's last value."""
-        for at, line in enumerate(str(self).splitlines()):
-            if at:
-                printer.break_()
-            printer.text(line)
+    _repr_pretty_ = shown_as_text
