@@ -148,7 +148,7 @@ def _depth(state: State) -> str:
     levels = [[level for level, _ in each] for _, _, each in state["kinds"]]
     kind = state["kinds"][accelerators.order(levels, state["change"])[-state["now"]]]
     level, reason = kind[2][state["change"]]
-    return f"{kind[0]}: {state['takes'][level]}, {reason}"
+    return f"{kind[0]} takes {state['takes'][level]}: {reason}"
 
 
 def _stop(state: State) -> str:

@@ -32,7 +32,7 @@ export function render({ model, el }) {
   const told = () => {
     const k = sorted()[at],
       [level, reason] = kinds[k][2][model.get("change")];
-    return `${kinds[k][0]}: ${takes[level]}, ${reason}`;
+    return `${kinds[k][0]} takes ${takes[level]}: ${reason}`;
   };
   const change = handle("The change, on a machine", {
     axis: "y",
@@ -82,7 +82,7 @@ export function render({ model, el }) {
       hard = kinds.filter((_, k) => levels[k][now] === 4).length;
     ui.says.textContent =
       `${changes[now][0].toUpperCase()}${changes[now].slice(1)}: ` +
-      (easy.length ? `while running on ${easy.join(", ")}` : "on none of them while running") +
+      (easy.length ? `possible while running on ${easy.join(", ")}` : "possible on none of them while running") +
       `; ${hard} of ${kinds.length} need a new chip; ${told()}.`;
   }
   const view = fit(board, paint);
