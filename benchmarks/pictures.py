@@ -24,7 +24,7 @@ import nbformat
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tests.conftest import CHROMIUM, PAGE_SECONDS, QUIET, ROOT, settle
+from tests.conftest import ROOT, chromium, settle
 from tests.labkit.jupyterlab import serving
 
 MOST_BYTES = 1_000_000
@@ -99,12 +99,13 @@ class Film:
         self.frames.append(self.page.screenshot(clip=self.box))
         self.seconds.append(seconds)
 
-    def write(self, path: Path) -> int:
-        """Write the frames as one animated WebP that repeats; returns its bytes."""
+    def animation(self) -> bytes:
+        """Return the frames as one animated WebP that repeats."""
         first, *rest = (Image.open(io.BytesIO(frame)).convert("RGB") for frame in self.frames)
         durations = [round(1000 * one) for one in self.seconds]
-        first.save(path, save_all=True, append_images=rest, duration=durations, loop=0, quality=70, method=6)
-        return path.stat().st_size
+        made = io.BytesIO()
+        first.save(made, "WEBP", save_all=True, append_images=rest, duration=durations, loop=0, quality=70, method=6)
+        return made.getvalue()
 
 
 def roofline(browser: Any, site: Path) -> Film:
@@ -152,8 +153,6 @@ def cells(browser: Any, sources: Sequence[str]) -> Film:
 
 def main() -> None:
     """Take the pictures that were asked for, and say what each weighs."""
-    from playwright.sync_api import sync_playwright
-
     films: dict[str, Callable[[Any, Path], Film]] = {
         "roofline": roofline,
         "race": lambda browser, site: cells(browser, RACE),
@@ -164,19 +163,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "course/_static")
     parser.add_argument("--only", nargs="+", choices=films, default=[*films], metavar="NAME")
     given = parser.parse_args()
-    if CHROMIUM is None:
-        raise SystemExit("pictures: needs Chromium; install the package chromium-headless-shell")
     if not (given.site / "index.html").exists():
         raise SystemExit(f"pictures: no index.html in {given.site}; build the site first: make site")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=1e3 * PAGE_SECONDS)
+    with chromium() as browser:
         for name in given.only:
             film = films[name](browser, given.site)
-            size = film.write(given.out / f"{name}.webp")
-            print(f"{name}.webp: {len(film.frames)} frames, {sum(film.seconds):.0f} s, {size / 1e3:.0f} kB", flush=True)
-            if size > MOST_BYTES:
-                raise SystemExit(f"pictures: {name}.webp has {size:,} bytes; at most {MOST_BYTES:,}")
-        browser.close()
+            made = film.animation()
+            if len(made) > MOST_BYTES:
+                raise SystemExit(f"pictures: {name}.webp would have {len(made):,} bytes; at most {MOST_BYTES:,}")
+            (given.out / f"{name}.webp").write_bytes(made)
+            seconds, kilobytes = sum(film.seconds), len(made) / 1e3
+            print(f"{name}.webp: {len(film.frames)} frames, {seconds:.0f} s, {kilobytes:.0f} kB", flush=True)
 
 
 if __name__ == "__main__":

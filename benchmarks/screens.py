@@ -28,7 +28,7 @@ import jupytext
 import nbformat
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tests.conftest import CHROMIUM, PAGE_SECONDS, QUIET, ROOT, settle
+from tests.conftest import ROOT, chromium, settle
 from tests.labkit.jupyterlab import serving
 
 WINDOWS = {"screen": (1280, 800), "phone": (390, 844)}
@@ -150,20 +150,15 @@ def write_index(screens: list[Screen], out: Path) -> Path:
 
 def main() -> None:
     """Take all pictures, saying how many are done."""
-    from playwright.sync_api import sync_playwright
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--site", type=Path, default=ROOT / "build/site")
     parser.add_argument("--out", type=Path, default=ROOT / "build/screens")
     parser.add_argument("--only", nargs="+", choices=[*PAGES, LAB], default=[*PAGES, LAB], metavar="NAME")
     given = parser.parse_args()
-    if CHROMIUM is None:
-        raise SystemExit("screens: needs Chromium; install the package chromium-headless-shell")
     shutil.rmtree(given.out, ignore_errors=True)
     given.out.mkdir(parents=True)
     wanted, screens = 4 * len(given.only), []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=1e3 * PAGE_SECONDS)
+    with chromium() as browser:
         of_site = screens_of_the_site(
             browser, given.site, given.out, tuple(name for name in PAGES if name in given.only)
         )
@@ -172,7 +167,6 @@ def main() -> None:
             for screen in taken:
                 screens.append(screen)
                 print(f"{len(screens):3} of {wanted}  {screen.file}", flush=True)
-        browser.close()
     print(write_index(screens, given.out))
 
 

@@ -190,11 +190,13 @@ def root() -> Path:
     return ROOT
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Yield a headless Chromium driven by Playwright. Nothing that it loads may come from the network."""
+@contextlib.contextmanager
+def chromium() -> Iterator[Any]:
+    """Yield a headless Chromium driven by Playwright, whose pages wait for long. Exits in one line if there is none."""
     from playwright.sync_api import expect, sync_playwright
 
+    if CHROMIUM is None:
+        raise SystemExit("no Chromium was found; install the package chromium-headless-shell")
     # The page's own deadlines of 5 and 30 s are missed where ten things want each core.
     expect.set_options(timeout=1e3 * PAGE_SECONDS)
     with sync_playwright() as playwright:
@@ -203,6 +205,13 @@ def browser() -> Iterator[Any]:
             setattr(running, name, _patient(getattr(running, name)))
         yield running
         running.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Yield a headless Chromium. Nothing that it loads may come from the network."""
+    with chromium() as running:
+        yield running
 
 
 def _patient(make: Callable[..., Any]) -> Callable[..., Any]:

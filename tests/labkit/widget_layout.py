@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import CHROMIUM, QUIET, settle
+from tests.conftest import chromium, settle
 from tests.labkit import every_widget
 
 DESK, PHONE = 1280, 390
@@ -101,18 +101,14 @@ def _every(tests: Iterable[bool]) -> str:
 
 
 def main(names: list[str]) -> None:
-    from playwright.sync_api import sync_playwright
-
     print(f"{'':<20}  high   span  ctl  text phone first verdict sent over hnd  misses")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+    with chromium() as browser:
         for folder, makers in sorted(samples().items()):
             if not names or folder in names:
                 seen = [measure(browser, make().html(), width) for make in makers for width in (DESK, PHONE)]
                 print(show(folder, seen), flush=True)
                 for one in seen if names else []:
                     print(f"    {one}")
-        browser.close()
 
 
 if __name__ == "__main__":
