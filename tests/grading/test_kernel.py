@@ -13,12 +13,16 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 import nbformat
 import pytest
+from jupyter_client import AsyncKernelClient, AsyncKernelManager
+from jupyter_client.channels import AsyncZMQSocketChannel
 from nbclient import NotebookClient
 
 from mlsys_grading.examine.plan import make_plan
@@ -82,6 +86,30 @@ def own_cells() -> list[tuple[str, str]]:
     return cells
 
 
+class Wakeful(AsyncZMQSocketChannel):
+    """A channel that looks for a reply every second.
+
+    nbclient answers an ``Output`` widget on the channel where it waits for the cell's reply. A reply that comes at that
+    moment does not wake it. Reference: https://github.com/jupyter/nbclient/issues/312
+    """
+
+    async def get_msg(self, timeout: float | None = None) -> dict[str, Any]:
+        left = float("inf") if timeout is None else timeout
+        while left > 1:
+            with suppress(Empty):
+                return await super().get_msg(1)
+            left -= 1
+        return await super().get_msg(left)
+
+
+class WakefulClient(AsyncKernelClient):
+    shell_channel_class = Wakeful
+
+
+class WakefulManager(AsyncKernelManager):
+    client_factory = WakefulClient
+
+
 @pytest.fixture(scope="module")
 def jupyter_kernel(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     cells = own_cells()
@@ -90,7 +118,14 @@ def jupyter_kernel(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     cells.append(("", "import json\nprint('TOLD' + json.dumps(outcomes, default=repr))"))
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for _, source in cells])
     folder = {"metadata": {"path": str(tmp_path_factory.mktemp("real"))}}
-    NotebookClient(notebook, timeout=600, allow_errors=True, kernel_name="python3", resources=folder).execute()
+    NotebookClient(
+        notebook,
+        timeout=600,
+        allow_errors=True,
+        kernel_name="python3",
+        resources=folder,
+        kernel_manager_class=WakefulManager,
+    ).execute()
     seen = Seen()
     for (name, _), cell in zip(cells, notebook.cells, strict=True):
         for output in cell.outputs:
