@@ -200,11 +200,11 @@ def test_a_figures_pointer_is_where_its_picture_is(shows: Any) -> None:
     at = page.evaluate("Reveal.getSlides().findIndex((slide) => slide.querySelector('.lk svg'))")
     page.evaluate(f"Reveal.slide({at})")
     settle(page)  # the slide's figures draw themselves anew at its width
-    chart = page.locator(f".slides > section:nth-child({at + 1}) .lk svg").nth(1)
+    chart = page.locator(f".slides > section:nth-child({at + 1}) .lk svg[role=img]").nth(1)
     box = chart.bounding_box()
     x, y = box["x"] + 0.3 * box["width"], box["y"] + 0.4 * box["height"]
     page.mouse.click(x, y)
-    near = """([svg, x, y]) => [...svg.querySelectorAll("circle")].some((dot) => {
+    near = """([svg, x, y]) => [...svg.closest(".lk").querySelectorAll(".lk-grip circle")].some((dot) => {
         const { left, top, width, height } = dot.getBoundingClientRect();
         return Math.hypot(left + width / 2 - x, top + height / 2 - y) < 4;
     })"""
