@@ -1,10 +1,11 @@
-"""The README's moving pictures, taken from the real thing in Chromium: a page of the site, and cells in JupyterLab.
+"""The README's moving pictures, taken from the real thing in Chromium: pages, and cells in JupyterLab.
 
     python benchmarks/pictures.py [--site build/site] [--out course/_static] [--only NAME ...]
 
     roofline    a dot dragged along the roofs on the site's home page
     race        `check` names the two lines of a race, and the barrier that was missing ends it
     deadlock    four ranks that wait for each other are named, and the mended ring is drawn in time
+    report      a class's marks in a lab, its hardest task, and the misconception that did it
 
 Each is an animated WebP of less than 1 MB. `make site` builds the page first.
 """
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 import argparse
 import io
+import random
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -23,6 +26,8 @@ from typing import Any
 import nbformat
 from PIL import Image
 
+from mlsys_grading.lab import read_lab
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.conftest import ROOT, chromium, settle
 from tests.labkit.jupyterlab import serving
@@ -30,6 +35,7 @@ from tests.labkit.jupyterlab import serving
 MOST_BYTES = 1_000_000
 STEP_SECONDS, LOOK_SECONDS = 0.08, 2.5
 NOTEBOOK_WINDOW = {"width": 900, "height": 640}
+GRADED_LAB, STUDENTS = "lab02_pca", 30
 
 RACE = (
     "import numpy as np\n%load_ext mlsys_labkit\nx, out = np.ones(1024, 'f4'), np.zeros(4, 'f4')",
@@ -151,12 +157,54 @@ def cells(browser: Any, sources: Sequence[str]) -> Film:
             return film
 
 
+def write_class(course: Path) -> None:
+    """Write submissions of the lab's own answers: of each task two of three students know the right one."""
+    subprocess.run(["labkit", "build", GRADED_LAB], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    source = ROOT / "build/source" / GRADED_LAB
+    (course / "source").mkdir()
+    (course / "source" / GRADED_LAB).symlink_to(source)
+    lab, chance = read_lab(ROOT, GRADED_LAB), random.Random(0)
+    for student in range(STUDENTS):
+        book = nbformat.read(source / f"{GRADED_LAB}.ipynb", as_version=4)
+        for cell in book.cells:
+            wrong = lab.wrong_for(cell.metadata.get("nbgrader", {}).get("grade_id", ""))
+            if wrong and chance.random() < 1 / 3:  # the first wrong answers are the most frequent
+                cell.source = wrong[min(int(chance.expovariate(1)), len(wrong) - 1)].source
+        folder = course / "submitted" / f"s{student:02}" / GRADED_LAB
+        folder.mkdir(parents=True)
+        nbformat.write(book, folder / f"{GRADED_LAB}.ipynb")
+
+
+def report(browser: Any, site: Path) -> Film:
+    """Read a class report: the marks, then what did it in the hardest task."""
+    with tempfile.TemporaryDirectory(prefix="labkit-pictures-") as folder:
+        course = Path(folder)
+        write_class(course)
+        subprocess.run(["labkit", "grade", GRADED_LAB], cwd=course, check=True, stdout=subprocess.DEVNULL)
+        page_of = ["labkit", "report", GRADED_LAB, "--code-only", "--root", str(ROOT)]
+        subprocess.run(page_of, cwd=course, check=True, stdout=subprocess.DEVNULL)
+        page = browser.new_page(viewport=NOTEBOOK_WINDOW)
+        page.goto(next((course / "report").rglob("*.html")).as_uri())
+        film = Film(page, {"x": 0, "y": 0, **NOTEBOOK_WINDOW})
+        film.take(LOOK_SECONDS)
+        task = page.locator(".lead a").get_attribute("href")
+        page.locator(".lead a").click(no_wait_after=True)
+        for _ in range(25):  # the page scrolls by itself
+            film.take(STEP_SECONDS)
+        page.locator(f"{task} .found").first.scroll_into_view_if_needed()
+        page.wait_for_timeout(1000)
+        film.take(3 * LOOK_SECONDS)
+        page.close()
+        return film
+
+
 def main() -> None:
     """Take the pictures that were asked for, and say what each weighs."""
     films: dict[str, Callable[[Any, Path], Film]] = {
         "roofline": roofline,
         "race": lambda browser, site: cells(browser, RACE),
         "deadlock": lambda browser, site: cells(browser, DEADLOCK),
+        "report": report,
     }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--site", type=Path, default=ROOT / "build/site")

@@ -91,7 +91,7 @@ def test_a_listing_beyond_its_box_has_a_shadow_there(site: Site, browser: Any) -
     page.close()
 
 
-@pytest.mark.parametrize("name", ["roofline", "race", "deadlock"])
+@pytest.mark.parametrize("name", ["roofline", "race", "deadlock", "report"])
 def test_moving_pictures_of_the_readme_move_and_are_light(name: str) -> None:
     path = ROOT / f"course/_static/{name}.webp"
     assert f"(course/_static/{name}.webp)" in (ROOT / "README.md").read_text("utf-8")
