@@ -14,7 +14,7 @@ export function render({ model, el }) {
     "cost",
     "What does a token cost?",
     "The bar is an hour that was sold, by what it pays for. Empty hours have to be paid by full " +
-      "ones: drag the dot to the left.",
+      "ones: drag the dot on the curve to the left.",
   );
   const set = (pairs) => {
     put(model, pairs, draw);

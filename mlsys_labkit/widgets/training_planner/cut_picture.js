@@ -22,7 +22,10 @@ export function cutPicture(p, width, fill, gpus) {
     high = TALL - TOP - FOOT,
     left = 16,
     each = [(wide - left) / p.tensor, high / p.pipeline],
-    over = fill > 1;
+    over = fill > 1,
+    stages = `${p.pipeline} stage${p.pipeline > 1 ? "s" : ""}`,
+    perLayer = `each layer on ${p.tensor} GPU${p.tensor > 1 ? "s" : ""}`,
+    roomy = each[0] > 7 * perLayer.length + 20;
   const cells = Array.from({ length: p.tensor * p.pipeline }, (_, i) => {
     const x = left + (i % p.tensor) * each[0],
       y = TOP + Math.floor(i / p.tensor) * each[1],
@@ -47,8 +50,14 @@ export function cutPicture(p, width, fill, gpus) {
         `${p.layers} layers in ${p.pipeline} stages of ${p.tensor} GPUs each, ${p.data} times: ${gpus} GPUs, whose ` +
         `fullest holds ${plain(100 * fill)} % of the usable memory`,
     },
-    s("text", { class: "soft", x: left, y: 12 }, `${p.layers} layers, a cell is a GPU`),
+    s("text", { class: "soft", x: left + 20, y: 12 }, `${p.layers} layers, a cell is a GPU`),
     cells,
+    s("text", { class: "halo", x: left + 20, y: TOP + Math.max(18, each[1] - 5) }, stages),
+    s(
+      "text",
+      { x: left + each[0] + (roomy ? -20 : 20), y: TOP + high + 15, "text-anchor": roomy ? "end" : "start" },
+      perLayer,
+    ),
     s("text", { class: "soft", x: from, y: 12 }, "copies"),
     s("line", { class: "axis", x1: from, x2: from + span, y1: TOP + high / 2, y2: TOP + high / 2 }),
     [1, 4, 16, 64, 256, 1024].map((n) =>
