@@ -1,4 +1,4 @@
-"""Slides made from the chapters' pages: one or more per section, one per figure, with the prose as notes.
+"""Slides made from the chapters' pages: a file per deck; ``slide_deck`` chooses what is on each slide.
 
 reveal.js travels with the site, out of the wheel of sphinx-revealjs: no other host is asked, and no node is needed.
 Reference: https://revealjs.com/markup/
@@ -9,12 +9,12 @@ from __future__ import annotations
 import html
 import re
 import shutil
-from collections.abc import Iterator
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from bs4 import BeautifulSoup, NavigableString, Tag
+from bs4 import BeautifulSoup, Tag
 from docutils import nodes
+from slide_deck import slides_of
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -23,12 +23,7 @@ from mlsys_labkit._base import light_dark_colours
 FOLDER = "slides"
 _REVEAL = ("LICENSE", "dist/reset.css", "dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js")
 _STYLE = Path(__file__).parents[1] / "_static/slides.css"
-_SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z0-9“\"(]|$)")
 _ASKS_FOR_SLIDES = re.compile(r"^slides: true$", re.MULTILINE)
-_SHOWN = ("ul", "ol", "table", "dl", "blockquote", "figure", "pre")
-
-_MOST = 1000  # characters on a slide: some 14 lines of 85, and the space between blocks
-_LINES = 20  # of code and output on a slide; longer ones are set smaller
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -63,112 +58,9 @@ def deck(page: str, chapter: str) -> str:
     for link in article.select("a[href]"):
         link["href"] = _from_slides(str(link["href"]), chapter)
     top = article.find("section")
-    slides = [slide for section in [top, *top.find_all("section")] for slide in _slides(section)]
+    slides = [slide for section in [top, *top.find_all("section")] for slide in slides_of(section)]
     style = light_dark_colours.inlined(_STYLE.read_text("utf-8"), ":root")
     return _PAGE.format(style=style, title=html.escape(_text(top.find("h1"))), slides="\n".join(slides))
-
-
-def _slides(section: Tag) -> Iterator[str]:
-    """Yield the slides of a section in its order: main sentences, formulas, lists, cells, as many as a screen holds."""
-    heading = section.find(re.compile("h[1-3]"), recursive=False)
-    children = section.find_all([*_SHOWN, "p", "div"], recursive=False)
-    least = 3 if sum(not _is_cell(child) for child in children) == 1 else 1
-    named, name = heading.decode_contents(), str(section.get("id", ""))
-    level = "h1" if heading.name == "h1" else "h2"
-    blocks = [
-        (part, _gist(part, least) if part.name == "p" else _cell(part) if _is_cell(part) else str(part))
-        for child in children
-        for part in _parts(child)
-    ]
-    for number, group in enumerate(_groups(blocks)):
-        notes = [child for child, _ in group if child.name == "p"]
-        if group and not notes:
-            notes = group[0][0].find_all_previous("p", limit=1)
-        head = f'<h2 class="again">{named}</h2>' if number else f"<{level}>{named}</{level}>"
-        shown = "".join(text for _, text in group)
-        yield _slide(head, shown, "".join(map(str, notes)), f"{name}-{number}-more" if number else name)
-
-
-def _cell(cell: Tag) -> str:
-    """Return a cell as a slide shows it: a long one in smaller type."""
-    lines = sum(listing.get_text().count("\n") for listing in cell.find_all("pre"))
-    scale = max(_LINES / lines, 0.5) if lines > _LINES else 1
-    return f'<div style="--code-scale: {scale:.2f}">{cell}</div>'
-
-
-def _parts(block: Tag) -> list[Tag]:
-    """Return a long list as several lists that count on, and any other block alone."""
-    items = block.find_all("li", recursive=False)
-    if block.name not in ("ul", "ol") or len(block.get_text()) <= _MOST or len(items) < 2:
-        return [block]
-    groups = _groups([(item, str(item)) for item in items])
-    first, lists = int(str(block.get("start", 1))), []
-    for group in groups:
-        start = f' start="{first}"' if block.name == "ol" else ""
-        text = f"<{block.name}{start}>{''.join(text for _, text in group)}</{block.name}>"
-        lists.append(BeautifulSoup(text, "html.parser").find(block.name))
-        first += len(group)
-    return lists
-
-
-def _groups(blocks: list[tuple[Tag, str]]) -> list[list[tuple[Tag, str]]]:
-    """Return the blocks in groups that fit a screen each."""
-    groups: list[list[tuple[Tag, str]]] = [[]]
-    filled = 0
-    for block, text in blocks:
-        size = _size(block, text)
-        if groups[-1] and filled + size > _MOST:
-            groups.append([])
-            filled = 0
-        groups[-1].append((block, text))
-        filled += size
-    return groups
-
-
-def _size(block: Tag, text: str) -> int:
-    """Return the room that a block takes, in characters of running text. A living figure takes the whole slide."""
-    if block.select_one(".lk-drawing"):
-        return 560
-    if block.select_one(".output.text_html"):
-        return _MOST
-    listings = [block] if block.name == "pre" else block.find_all("pre")
-    if listings:
-        return 100 + 65 * sum(listing.get_text().count("\n") for listing in listings)
-    rows = len(block.find_all(["tr", "li", "dt"])) or 1
-    return len(BeautifulSoup(text, "html.parser").get_text()) + 45 * rows
-
-
-def _is_cell(element: Tag) -> bool:
-    return "cell" in element.get("class", ())
-
-
-def _slide(heading: str, body: str, notes: str, name: str) -> str:
-    # A slide longer than the screen scrolls, with the keyboard as well.
-    return (
-        f'<section id="{html.escape(name)}" tabindex="0">{heading}<div class="body">{body}</div>'
-        f'<aside class="notes">{notes}</aside></section>'
-    )
-
-
-def _gist(paragraph: Tag, least: int) -> str:
-    """Return the sentences of ``paragraph`` for the slide: with bold terms or before a formula, else the first."""
-    sentences = [[]]
-    for part in paragraph.contents:
-        if isinstance(part, NavigableString):
-            head, *rest = _SENTENCE.split(str(part))
-            sentences[-1].append(html.escape(head, quote=False))
-            sentences += [[html.escape(more, quote=False)] for more in rest]
-        else:
-            sentences[-1].append(str(part))
-    told = [text for sentence in sentences if (text := "".join(sentence).strip())]
-    kept = {at for at, sentence in enumerate(told) if "<strong>" in sentence} or {
-        *range(least),
-        int(told[0].endswith("?")),
-    }
-    after = paragraph.find_next_sibling()
-    if after is not None and "math" in after.get("class", ()):
-        kept.add(len(told) - 1)
-    return f"<p>{' '.join(told[at] for at in sorted(kept) if at < len(told))}</p>"
 
 
 def _from_slides(address: str, chapter: str) -> str:

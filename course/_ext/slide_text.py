@@ -1,0 +1,105 @@
+"""Sentences that a slide takes from the chapter's paragraphs: those that stand alone, or beside what they point to."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from bs4 import BeautifulSoup, NavigableString, Tag
+
+_SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z0-9“\"(]|$)")
+# A sentence about something that is shown: a slide has it only if that thing is on the slide.
+_POINTS = re.compile(
+    r":$|\b(below|above|here (is|are)|the (next|last|following|previous) \w+|this (cell|figure|widget|section|chapter)"
+    r"|the (cell|cells|figure|figures|widget|picture|drawing|table|listing|sketch|chart|timeline)\b)"
+    r"|^(Step|Drag|Move|Press|Click|Choose|Read|Set|Turn|Let|Try|Compare|Look|Here|Now|Open|Follow|Change|Switch) "
+    r"|^(See|Chapter|Lab)\b",
+    re.IGNORECASE,
+)
+# A sentence that goes on from the one before it.
+_GOES_ON = re.compile(
+    r"^\(?(This|That|These|Those|It|Its|They|Their|Them|So|Hence|Thus|But|And|Or|Both|Such|Then|Therefore|Here|Yet|Each"
+    r"|Neither|Either|Two limits|The (first|second|third|same|other|rest|ratio|result|former|latter)|However|Instead"
+    r"|Also|With (this|that|these|it)|For (this|that|these)|In (this|that|these)|Others|Another|He|She|Nor|Again|Still"
+    r"|Only|Even so|As a result|Now)\b"
+)
+
+# A sentence that asks or announces: without the next one it says nothing.
+_ANNOUNCES = re.compile(r"\?$|^(Two|Three|Four|Five|Six|Some|Several) [^.]{0,60}\.$")
+# A place in the chapter that a slide does not have.
+_ELSEWHERE = re.compile(r"\b(below|above|earlier|(next|last|previous|following) (paragraph|section|chapter|cell))\b")
+
+
+def sentences(paragraph: Tag) -> list[str]:
+    """Return the sentences of ``paragraph`` as HTML."""
+    found: list[list[str]] = [[]]
+    for part in paragraph.contents:
+        if isinstance(part, NavigableString):
+            head, *rest = _SENTENCE.split(str(part))
+            found[-1].append(html.escape(head, quote=False))
+            found += [[html.escape(more, quote=False)] for more in rest]
+        else:
+            found[-1].append(str(part))
+    return [text for sentence in found if (text := "".join(sentence).strip())]
+
+
+def points(sentence: str) -> bool:
+    """Say whether the sentence needs something that is shown beside it."""
+    return bool(_POINTS.search(plain(sentence)))
+
+
+def gist(paragraph: Tag, room: int = 0) -> str:
+    """Return a sentence of ``paragraph`` that stands alone, one with a bold term if there is one, and what it needs.
+
+    The sentences behind it follow if it asks or announces something, and while there is ``room`` (characters).
+    """
+    said = sentences(paragraph)
+    alone = [at for at, each in enumerate(said) if not points(each) and not _GOES_ON.match(plain(each))]
+    bold = [at for at in alone if "<strong>" in said[at]]
+    for at in bold or alone:
+        kept = [said[at]]
+        for more in said[at + 1 :]:
+            if points(more) or not (_ANNOUNCES.search(plain(kept[-1])) or len(plain(" ".join([*kept, more]))) <= room):
+                break
+            kept.append(more)
+        if not _ANNOUNCES.search(plain(kept[-1])):
+            return " ".join(kept)
+    return ""
+
+
+def lead(paragraph: Tag | None) -> str:
+    """Return the sentence that leads to the block behind it, with those that it goes on from."""
+    said = sentences(paragraph) if paragraph is not None else []
+    first = len(said) - 1
+    while first > 0 and _GOES_ON.match(plain(said[first])) and len(said) - first < 3:
+        first -= 1
+    return " ".join(said[max(first, 0) :])
+
+
+def caption(paragraph: Tag | None) -> str:
+    """Return the last sentence of the paragraph before something that is shown, if it speaks of that alone."""
+    last = sentences(paragraph)[-1:] if paragraph is not None else []
+    return last[0] if last and points(last[0]) and not _ELSEWHERE.search(plain(last[0])) else ""
+
+
+def sums_up(paragraph: Tag) -> bool:
+    """Say whether this is the line that sums up a section."""
+    return plain(str(paragraph)).startswith("In short.")
+
+
+def plain(text: str) -> str:
+    """Return the words of a piece of HTML."""
+    return " ".join(BeautifulSoup(text, "html.parser").get_text().split())
+
+
+def shortened(listed: Tag, most: int) -> Tag:
+    """Return a list with more than ``most`` characters as a list of its items' first sentences."""
+    if len(plain(str(listed))) <= most:
+        return listed
+    short = BeautifulSoup(str(listed), "html.parser").find(listed.name)
+    for item in short.find_all("li", recursive=False):
+        first = item.find("p") or item
+        text = sentences(first)[0] if sentences(first) else str(first)
+        item.clear()
+        item.append(BeautifulSoup(text, "html.parser"))
+    return short
