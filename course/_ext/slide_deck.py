@@ -38,7 +38,7 @@ def slides_of(section: Tag) -> Iterator[str]:
     name = str(section.get("id", ""))
     if name in _LEFT_TO_THE_CHAPTER:
         return
-    blocks = section.find_all(_BLOCKS, recursive=False)
+    blocks = _joined(section.find_all(_BLOCKS, recursive=False))
     made = [slide for stretch in _stretches(blocks) for slide in _slides(stretch)]
     for summary in [block for block in blocks if block.name == "p" and sums_up(block)]:
         _sum_up(made[-1], summary)
@@ -50,25 +50,38 @@ def slides_of(section: Tag) -> Iterator[str]:
         yield _html(f"{name}-{number}-more" if number else name, head, slide, notes)
 
 
+def _joined(blocks: list[Tag]) -> list[Tag]:
+    """Return the blocks with a numbered list that counts on joined to the list that it goes on from."""
+    kept: list[Tag] = []
+    first = None
+    for block in blocks:
+        if block.name == "ol" and first is not None and "start" in block.attrs:
+            first.extend(BeautifulSoup(str(block), "html.parser").find("ol").find_all("li", recursive=False))
+            continue
+        first = block if block.name == "ol" else first
+        kept.append(block)
+    return kept
+
+
 def _stretches(blocks: list[Tag]) -> list[list[Tag]]:
-    """Return a section's blocks cut behind each figure; text that needs no slide stays with the figure before it."""
+    """Return a section's blocks cut behind each block that has to be shown; the rest stays with the one before it."""
     cut: list[list[Tag]] = [[]]
     for block in blocks:
         cut[-1].append(block)
-        if _is_figure(block):
+        if _is_figure(block) or any(kind(block) for kind in _SHOWN):
             cut.append([])
     *before, rest = cut
-    if before and not _needs_a_slide(rest) and sum(map(_is_formula, before[-1] + rest)) < 2:
+    if before and not _needs_a_slide(rest, before[-1]):
         before[-1] += rest
         return before
     return [stretch for stretch in cut if stretch] or [[]]
 
 
-def _needs_a_slide(blocks: list[Tag]) -> bool:
-    """Say whether blocks beside a figure have to be shown too: a table, a list, a kernel, two formulas, long text."""
+def _needs_a_slide(blocks: list[Tag], other: list[Tag]) -> bool:
+    """Say whether blocks need a slide of their own: for a long text, or for a second formula beside ``other``."""
+    formulas = sum(map(_is_formula, blocks))
     long = sum(len(block.get_text()) for block in blocks if block.name == "p" and not sums_up(block)) > _LONG
-    kinds = (_is_table, _is_list, _is_kernel)
-    return long or sum(map(_is_formula, blocks)) > 1 or any(kind(block) for kind in kinds for block in blocks)
+    return long or (formulas > 0 and formulas + sum(map(_is_formula, other)) > 1)
 
 
 def _slides(stretch: list[Tag]) -> list[_Slide]:
@@ -76,11 +89,10 @@ def _slides(stretch: list[Tag]) -> list[_Slide]:
     at = next((place for place, block in enumerate(stretch) if _is_figure(block)), None)
     if at is None:
         return [_without_figure(stretch)]
-    before = stretch[:at]
-    if not _needs_a_slide(before):
+    if not _needs_a_slide(stretch[:at], []):
         return [_with_figure(stretch, at)]
     # The paragraph that leads to the figure goes with the figure.
-    own = at - 1 if before[-1].name == "p" else at
+    own = at - 1 if stretch[at - 1].name == "p" else at
     return [_without_figure(stretch[:own]), _with_figure(stretch[own:], at - own)]
 
 
@@ -96,9 +108,8 @@ def _with_figure(stretch: list[Tag], at: int) -> _Slide:
 def _without_figure(stretch: list[Tag]) -> _Slide:
     """Return the slide of a stretch without a figure: its table, else its list, else a cell, beside the text."""
     slide = _Slide(told=list(stretch), formula=_formulas(stretch))
-    if sum(map(_is_formula, stretch)) == 1 or not slide.formula:
-        kinds = (_is_table, _is_kernel, _is_list, _is_listing)
-        slide.shown = next((block for kind in kinds for block in stretch if kind(block)), None)
+    kinds = _SHOWN if sum(map(_is_formula, stretch)) > 1 else (*_SHOWN, _is_listing)
+    slide.shown = next((block for kind in kinds for block in stretch if kind(block)), None)
     led = [caption(_before(stretch, place)) for place, block in enumerate(stretch) if block is slide.shown]
     slide.said = _filled(stretch, stretch, led, slide.formula, alone=slide.shown is None)
     return slide
@@ -218,4 +229,7 @@ def _is_listing(block: Tag) -> bool:
 
 
 def _is_kernel(block: Tag) -> bool:
-    return _is_listing(block) and block.get_text().lstrip().startswith("%%cuda")
+    return _is_listing(block) and "__global__" in block.get_text()
+
+
+_SHOWN = (_is_table, _is_list, _is_kernel)  # beside figures: what a slide has to show

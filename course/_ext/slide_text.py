@@ -7,10 +7,11 @@ import re
 
 from bs4 import BeautifulSoup, NavigableString, Tag
 
+_LEAST = 30  # characters that a statement has
 _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z0-9“\"(]|$)")
 # A sentence about something that is shown: a slide has it only if that thing is on the slide.
 _POINTS = re.compile(
-    r":$|\b(below|above|here (is|are)|the (next|last|following|previous) \w+|this (cell|figure|widget|section|chapter)"
+    r"[:,\w]$|\b(below|above|here (is|are)|the (next|last|following|previous) \w+|this (cell|figure|widget|section|chapter)"
     r"|the (cell|cells|figure|figures|widget|picture|drawing|table|listing|sketch|chart|timeline)\b)"
     r"|^(Step|Drag|Move|Press|Click|Choose|Read|Set|Turn|Let|Try|Compare|Look|Here|Now|Open|Follow|Change|Switch) "
     r"|^(See|Chapter|Lab)\b",
@@ -18,16 +19,17 @@ _POINTS = re.compile(
 )
 # A sentence that goes on from the one before it.
 _GOES_ON = re.compile(
-    r"^\(?(This|That|These|Those|It|Its|They|Their|Them|So|Hence|Thus|But|And|Or|Both|Such|Then|Therefore|Here|Yet|Each"
-    r"|Neither|Either|Two limits|The (first|second|third|same|other|rest|ratio|result|former|latter)|However|Instead"
-    r"|Also|With (this|that|these|it)|For (this|that|these)|In (this|that|these)|Others|Another|He|She|Nor|Again|Still"
-    r"|Only|Even so|As a result|Now)\b"
+    r"^(\(|[a-z]|(This|That|These|Those|It|Its|They|Their|Them|So|Hence|Thus|But|And|Or|Both|Such|Then|Therefore|Yet"
+    r"|Each|Neither|Either|Others|Another|Nor|Again|Still|Only|Even so|As a result|However|Instead|Also|By then"
+    r"|The (first|second|third|same|other|rest|ratio|result|former|latter|two|three))\b"
+    r"|[^,:]{0,34}\b(them|both|those|these|this|it|uses that)\b)"
 )
-
 # A sentence that asks or announces: without the next one it says nothing.
 _ANNOUNCES = re.compile(r"\?$|^(Two|Three|Four|Five|Six|Some|Several) [^.]{0,60}\.$")
 # A place in the chapter that a slide does not have.
-_ELSEWHERE = re.compile(r"\b(below|above|earlier|(next|last|previous|following) (paragraph|section|chapter|cell))\b")
+_ELSEWHERE = re.compile(
+    r"\b(below|above|earlier|first figure|(next|last|previous|following) (paragraph|section|chapter|cell))\b"
+)
 
 
 def sentences(paragraph: Tag) -> list[str]:
@@ -49,31 +51,42 @@ def points(sentence: str) -> bool:
 
 
 def gist(paragraph: Tag, room: int = 0) -> str:
-    """Return a sentence of ``paragraph`` that stands alone, one with a bold term if there is one, and what it needs.
+    """Return a sentence of ``paragraph``, one with a bold term if there is one, with the sentences that it needs.
 
-    The sentences behind it follow if it asks or announces something, and while there is ``room`` (characters).
+    Those are the ones that it goes on from, and the next one if it asks or announces something. Further sentences
+    follow while there is ``room`` (characters). The text is empty if no sentence stands without what the page shows.
     """
     said = sentences(paragraph)
-    alone = [at for at, each in enumerate(said) if not points(each) and not _GOES_ON.match(plain(each))]
-    bold = [at for at in alone if "<strong>" in said[at]]
-    for at in bold or alone:
-        kept = [said[at]]
-        for more in said[at + 1 :]:
-            if points(more) or not (_ANNOUNCES.search(plain(kept[-1])) or len(plain(" ".join([*kept, more]))) <= room):
+    for at in sorted(range(len(said)), key=lambda at: "<strong>" not in said[at]):
+        first = _begin(said, at)
+        kept, last = said[first : at + 1], at
+        while last + 1 < len(said) and not points(said[last + 1]):
+            if not _ANNOUNCES.search(plain(said[last])) and len(plain(" ".join([*kept, said[last + 1]]))) > room:
                 break
-            kept.append(more)
-        if not _ANNOUNCES.search(plain(kept[-1])):
+            last += 1
+            kept.append(said[last])
+        alone = not _goes_on(kept[0]) and not any(map(points, kept)) and not _ANNOUNCES.search(plain(kept[-1]))
+        if alone and len(plain(" ".join(kept))) >= _LEAST:
             return " ".join(kept)
     return ""
+
+
+def _goes_on(sentence: str) -> bool:
+    return bool(_GOES_ON.match(plain(sentence)))
+
+
+def _begin(said: list[str], at: int) -> int:
+    """Return the place of the first sentence that the one at ``at`` goes on from, at most two before it."""
+    first = at
+    while first > 0 and _goes_on(said[first]) and at - first < 2:
+        first -= 1
+    return first
 
 
 def lead(paragraph: Tag | None) -> str:
     """Return the sentence that leads to the block behind it, with those that it goes on from."""
     said = sentences(paragraph) if paragraph is not None else []
-    first = len(said) - 1
-    while first > 0 and _GOES_ON.match(plain(said[first])) and len(said) - first < 3:
-        first -= 1
-    return " ".join(said[max(first, 0) :])
+    return " ".join(said[_begin(said, len(said) - 1) :]) if said else ""
 
 
 def caption(paragraph: Tag | None) -> str:

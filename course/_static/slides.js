@@ -6,6 +6,13 @@ document.createElement = (name, options) => {
   region.setAttribute("role", "region");
   return region;
 };
+// Its styles have to know the region.
+new MutationObserver((seen) => {
+  for (const { addedNodes } of seen)
+    for (const node of addedNodes)
+      if (node instanceof HTMLStyleElement && node.textContent?.includes("section.lk"))
+        node.textContent = node.textContent.replaceAll("section.lk", "div.lk");
+}).observe(document, { childList: true, subtree: true });
 
 // Arrow keys act on a figure while it has the focus; Escape gives them back to the slides. Page keys, which presenters'
 // remote controls send, always turn slides.
