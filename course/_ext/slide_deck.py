@@ -17,8 +17,8 @@ _LEFT_TO_THE_CHAPTER = ("words", "references")
 _BLOCKS = ("p", "div", "ul", "ol", "dl", "table", "blockquote", "pre")
 _MOST_BESIDE = 460  # characters of text beside what is shown
 _MOST_ALONE = 640  # characters of text on a slide that shows nothing else
-_PARAGRAPH = 260  # of them, from one paragraph
-_LONG = 1500  # characters of paragraphs that are not left to the notes alone
+_PARAGRAPH = 400  # of them, from one paragraph
+_LONG = 1700  # characters of paragraphs that are not left to the notes alone
 _ROWS = 11  # of a table on one slide
 
 

@@ -47,7 +47,8 @@ def sentences(paragraph: Tag) -> list[str]:
 
 def points(sentence: str) -> bool:
     """Say whether the sentence needs something that is shown beside it."""
-    return bool(_POINTS.search(plain(sentence)))
+    text = plain(sentence)
+    return bool(_POINTS.search(text)) or text.count("(") != text.count(")")
 
 
 def gist(paragraph: Tag, room: int = 0) -> str:
@@ -106,13 +107,13 @@ def plain(text: str) -> str:
 
 
 def shortened(listed: Tag, most: int) -> Tag:
-    """Return a list with more than ``most`` characters as a list of its items' first sentences."""
+    """Return a list; if it has more than ``most`` characters, with the first sentence and the first question of items."""
     if len(plain(str(listed))) <= most:
         return listed
     short = BeautifulSoup(str(listed), "html.parser").find(listed.name)
     for item in short.find_all("li", recursive=False):
-        first = item.find("p") or item
-        text = sentences(first)[0] if sentences(first) else str(first)
+        first, *rest = sentences(item.find("p") or item)
+        asked = [each for each in rest if "?" in each and "?" not in first]
         item.clear()
-        item.append(BeautifulSoup(text, "html.parser"))
+        item.append(BeautifulSoup(" ".join([first, *asked[:1]]), "html.parser"))
     return short
