@@ -140,10 +140,15 @@ def _filled(
     for block in nearest:
         said = gist(block, _PARAGRAPH if alone else 0) if block.name == "p" and not sums_up(block) else ""
         size = len(plain(said))
-        if said and plain(said) not in has and (size <= room or not (gists or has)):
+        if said and not _told(plain(said), has) and (size <= room or not (gists or has)):
             gists[stretch.index(block)] = said
             room -= size
     return [*(gists[place] for place in sorted(gists)), *filter(None, led)]
+
+
+def _told(text: str, has: str) -> bool:
+    """Say whether a slide that ``has`` a text tells the beginning or the end of another text already."""
+    return text[:50] in has or text[-50:] in has
 
 
 def _sum_up(slide: _Slide, summary: Tag) -> None:
@@ -173,7 +178,9 @@ def _screens(slide: _Slide) -> Iterator[_Slide]:
 def _html(name: str, head: str, slide: _Slide, notes: str) -> str:
     kind, shown = _shown(slide.shown)
     body = f'<div class="formula" tabindex="0">{"".join(slide.formula)}</div>' if slide.formula else ""
-    body += f'<div class="said" tabindex="0">{"".join(f"<p>{text}</p>" for text in slide.said)}</div>' if slide.said else ""
+    body += (
+        f'<div class="said" tabindex="0">{"".join(f"<p>{text}</p>" for text in slide.said)}</div>' if slide.said else ""
+    )
     body += f'<div class="shown">{shown}</div>' if shown else ""
     return (
         f'<section id="{html.escape(name)}">{head}<div class="body {kind}">{body}</div>'

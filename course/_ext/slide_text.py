@@ -11,7 +11,8 @@ _LEAST = 30  # characters that a statement has
 _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z0-9“\"(]|$)")
 # A sentence about something that is shown: a slide has it only if that thing is on the slide.
 _POINTS = re.compile(
-    r"[:,\w]$|\b(below|above|here (is|are)|the (next|last|following|previous) \w+|this (cell|figure|widget|section|chapter)"
+    r"[:,\w]$|\b(below|above|here (is|are)|the (next|last|following|previous) \w+"
+    r"|this (cell|figure|widget|section|chapter)"
     r"|the (cell|cells|figure|figures|widget|picture|drawing|table|listing|sketch|chart|timeline)\b)"
     r"|^(Step|Drag|Move|Press|Click|Choose|Read|Set|Turn|Let|Try|Compare|Look|Here|Now|Open|Follow|Change|Switch) "
     r"|^(See|Chapter|Lab)\b",
@@ -107,7 +108,7 @@ def plain(text: str) -> str:
 
 
 def shortened(listed: Tag, most: int) -> Tag:
-    """Return a list; if it has more than ``most`` characters, with the first sentence and the first question of items."""
+    """Return a list; one of more than ``most`` characters with the first sentence and the first question of items."""
     if len(plain(str(listed))) <= most:
         return listed
     short = BeautifulSoup(str(listed), "html.parser").find(listed.name)

@@ -67,7 +67,8 @@ for (const [name, side] of [
 const size = (/** @type {HTMLElement} */ sized) => {
   const { clientWidth, clientHeight } = /** @type {HTMLElement} */ (sized.parentElement);
   let scale = scaleOf(sized);
-  if (sized.offsetHeight * scale > clientHeight) scale = Math.max(LEAST, clientHeight / sized.offsetHeight, scale * 0.93);
+  if (sized.offsetHeight * scale > clientHeight)
+    scale = Math.max(LEAST, clientHeight / sized.offsetHeight, scale * 0.93);
   sized.dataset.scale = String(scale);
   sized.style.width = `${clientWidth / scale}px`;
   sized.style.transform = `scale(${scale})`;
@@ -107,7 +108,9 @@ Reveal.initialize({
   transition: "none",
   keyboardCondition: () => !inFigure(),
   plugins: [RevealNotes],
-}).then(() => document.fonts.ready).then(() => {
-  fitAll();
-  addEventListener("resize", fitAll);
-});
+})
+  .then(() => document.fonts.ready)
+  .then(() => {
+    fitAll();
+    addEventListener("resize", fitAll);
+  });

@@ -21,7 +21,9 @@ FIGURE = ".body :is(.lk, .lk-static, .lk-drawing)"
 # A section that stays in the chapter.
 LEFT_OUT = ("words", "references")
 # A sentence of the page that speaks of another place in it.
-ELSEWHERE = re.compile(r"\b(figure|drawing|table|cell|code) (below|above)\b|\b(next|previous) (cell|paragraph)\b|below:$")
+ELSEWHERE = re.compile(
+    r"\b(figure|drawing|table|cell|code) (below|above)\b|\b(next|previous) (cell|paragraph)\b|below:$"
+)
 LOOK = """() => {
     const slide = Reveal.getCurrentSlide(), style = getComputedStyle(slide);
     const { left, top, width, height } = slide.getBoundingClientRect();
@@ -216,15 +218,15 @@ def test_a_figures_pointer_is_where_its_picture_is(shows: Any) -> None:
     at = page.evaluate("Reveal.getSlides().findIndex((slide) => slide.querySelector('.lk svg'))")
     page.evaluate(f"Reveal.slide({at})")
     settle(page)  # the slide's figures draw themselves anew at its width
-    chart = page.locator(f".slides > section:nth-child({at + 1}) .lk svg").nth(1)
-    box = chart.bounding_box()
+    assert float(page.evaluate("Reveal.getCurrentSlide().querySelector('.sized').dataset.scale")) > 1.1
+    box = page.locator(f".slides > section:nth-child({at + 1}) .lk svg.lk-map").bounding_box()
     x, y = box["x"] + 0.3 * box["width"], box["y"] + 0.4 * box["height"]
     page.mouse.click(x, y)
-    near = """([svg, x, y]) => [...svg.querySelectorAll("circle")].some((dot) => {
-        const [{ left, top, width, height }] = dot.getClientRects();
+    near = """([x, y]) => [...Reveal.getCurrentSlide().querySelectorAll(".lk-grip")].some((grip) => {
+        const [{ left, top, width, height }] = grip.getClientRects();
         return Math.hypot(left + width / 2 - x, top + height / 2 - y) < 4;
     })"""
-    page.wait_for_function(near, arg=[chart.element_handle(), x, y])
+    page.wait_for_function(near, arg=[x, y], timeout=60_000)
 
 
 @pytest.mark.browser
