@@ -43,6 +43,7 @@ _PAGE = """<!doctype html>
 </div></main>
 <script src="reveal/reveal.js"></script>
 <script src="reveal/notes.js"></script>
+<script src="../_static/slide_fit.js"></script>
 <script src="../_static/slides.js"></script>
 </body>
 </html>
