@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from bs4 import BeautifulSoup, Tag
-from slide_text import caption, gist, lead, plain, points, shortened, sums_up
+from slide_text import caption, gist, lead, names_a_figure, plain, points, shortened, sums_up
 
 _LEFT_TO_THE_CHAPTER = ("words", "references")
 _BLOCKS = ("p", "div", "ul", "ol", "dl", "table", "blockquote", "pre")
@@ -111,6 +111,8 @@ def _without_figure(stretch: list[Tag]) -> _Slide:
     kinds = _SHOWN if sum(map(_is_formula, stretch)) > 1 else (*_SHOWN, _is_listing)
     slide.shown = next((block for kind in kinds for block in stretch if kind(block)), None)
     led = [caption(_before(stretch, place)) for place, block in enumerate(stretch) if block is slide.shown]
+    if slide.shown is not None and _is_list(slide.shown):
+        led = [text for text in led if not names_a_figure(text)]
     slide.said = _filled(stretch, stretch, led, slide.formula, alone=slide.shown is None)
     return slide
 

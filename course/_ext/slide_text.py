@@ -97,6 +97,11 @@ def caption(paragraph: Tag | None) -> str:
     return last[0] if last and points(last[0]) and not _ELSEWHERE.search(plain(last[0])) else ""
 
 
+def names_a_figure(sentence: str) -> bool:
+    """Say whether the sentence speaks of something that is drawn or printed."""
+    return bool(re.search(r"\b(table|figure|drawing|widget|cell|listing)\b", plain(sentence)))
+
+
 def sums_up(paragraph: Tag) -> bool:
     """Say whether this is the line that sums up a section."""
     return plain(str(paragraph)).startswith("In short.")

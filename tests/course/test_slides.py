@@ -104,6 +104,8 @@ def test_what_a_sentence_points_to_is_on_its_slide(site: Site, name: str) -> Non
     for slide in slides(site, name):
         said = [words(told.get_text()) for told in slide.select(".body > .said > p, .body > p")]
         assert not [text for text in said if ELSEWHERE.search(text)], slide["id"]
+        if slide.select_one(".body.list"):
+            assert not [text for text in said if re.search(r"\bthe (table|figure|drawing|cell)\b", text)], slide["id"]
         if not slide.select_one(".shown"):
             assert not [text for text in said if text.endswith((":", ","))], slide["id"]
 
