@@ -185,10 +185,11 @@ export function render({ model, el }) {
         shown.slice(0, 12).map((each) => h("li", {}, each.join(" → "))),
       ),
     );
+    const stopsLeast = Math.min(...shown.map((each) => each.length)) - 2;
     ui.says.textContent = all.length
-      ? `${all.length} ways from ${model.get("start")} to ${model.get("end")}` +
+      ? `${all.length} way${all.length > 1 ? "s" : ""} from ${model.get("start")} to ${model.get("end")}` +
         (through ? `, ${shown.length} of them through ${through}` : "") +
-        `; the shortest has ${Math.min(...shown.map((each) => each.length)) - 2} stops.`
+        `; the shortest has ${stopsLeast} stop${stopsLeast === 1 ? "" : "s"}.`
       : `No way from ${model.get("start")} to ${model.get("end")} on this map: it would have to be written.`;
   }
   const view = fit(box, paint);

@@ -163,10 +163,13 @@ export function render({ model, el }) {
       );
     const head =
       `${result.blocks} block${result.blocks > 1 ? "s" : ""} of ${each} warp${each > 1 ? "s" : ""} ` +
-      `fill ${result.warps} of ${limits().warps_per_sm} warp slots: ${plain(share(result))} % ` +
+      `fill${result.blocks > 1 ? "" : "s"} ${result.warps} of ${limits().warps_per_sm} warp slots: ` +
+      `${plain(share(result))} % ` +
       `occupancy; the limit: ${result.limits.map(named).join(" and ")}`;
-    const waste =
-      get("threads") % 32 ? `; ${32 - (get("threads") % 32)} lanes of each block's last warp never work` : "";
+    const idle = (32 - (get("threads") % 32)) % 32,
+      waste = idle
+        ? `; ${idle} lane${idle > 1 ? "s" : ""} of each block's last warp never work${idle > 1 ? "" : "s"}`
+        : "";
     return (
       head +
       (result.limits.length > 1

@@ -76,7 +76,7 @@ export function render({ model, el }) {
   const picks = () =>
     [get("first"), get("second")]
       .map((index, which) =>
-        index < 0 || !machines[index]
+        index < 0 || !machines[index] || (which && index === get("first"))
           ? null
           : {
               which,
@@ -181,20 +181,29 @@ export function render({ model, el }) {
         "g",
         { class: `lk-work${work.achieved ? " full" : ""}` },
         s("path", { d: `M${x},${y - 6} l6,6 l-6,6 l-6,-6 z` }),
-        s("text", { class: "halo", ...clear(work.name, around(work.name, x, y)) }, work.name),
+        s("title", {}, work.name),
+        s("text", { class: "halo", ...clear(short(work.name), around(short(work.name), x, y)) }, short(work.name)),
       );
     });
+    function short(name) {
+      const most = Math.floor((right - left - 8) / 7.3);
+      return name.length > most ? `${name.slice(0, most - 1)}…` : name;
+    }
     function around(name, x, y) {
-      const side = 12 + 3.65 * name.length;
+      const side = 12 + 3.65 * name.length,
+        downs = [18, -10, 32, -24, 46, -38, 4];
       /** @type {[number, number][]} */
-      const places = [18, -10, 32, -24, 46, -38, 4].flatMap(
+      const places = downs.flatMap(
         (down) =>
           /** @type {[number, number][]} */ ([
             [x + side, y + down],
             [x - side, y + down],
           ]),
       );
-      return places.filter(([middle]) => middle - side > left - 12 && middle + side < right + 20);
+      const inside = places.filter(([middle]) => middle - side > left - 12 && middle + side < right + 20);
+      // A long name fits on neither side of its point: it stands above or below, moved into the picture.
+      const middle = Math.min(right + 20 - side, Math.max(left - 12 + side, x));
+      return inside.length ? inside : downs.map((down) => /** @type {[number, number]} */ ([middle, y + down]));
     }
     const here = ready.map((machine) => {
       const y = Y(attainable(intensity(), machine.peak, machine.bandwidth)),

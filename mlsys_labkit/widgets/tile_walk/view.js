@@ -211,8 +211,15 @@ export function render({ model, el }) {
         `${head}a tile of 1 is the naive kernel, and every multiply-add loads both of its operands from ` +
         `global memory, ${si(load, "B")} in all.`
       );
+    const [, , [top, bottom, left, right]] = walk(N, T, get("block"), get("step")),
+      [high, wide] = [bottom - top, right - left],
+      serves = (times) => `serves ${times} multiply-add${times > 1 ? "s" : ""}`;
     return (
-      `${head}each element that the block loads serves ${T} multiply-adds, ${si(load, "B")} loaded ` +
+      head +
+      (high === wide
+        ? `each element that the block loads ${serves(high)}, `
+        : `each element of A that the block loads ${serves(wide)}, of B ${high}, `) +
+      `${si(load, "B")} loaded ` +
       `instead of ${si(loadedBytes(N, 1, item), "B")}, ${plain(intensity(N, T, item))} FLOP/B` +
       `${warning(T, R)}.`
     );

@@ -189,7 +189,7 @@ export function render({ model, el }) {
       (margin >= 0 ? `a margin of ${Math.round(100 * margin)} %` : `a loss of ${plain(total - asked)} USD`) +
       (years && years > 0 && years < 50
         ? `; without interest the machine is paid for after ${plain(years)} years.`
-        : "; at this rent the machine is never paid for.");
+        : `; at this rent the machine is ${years && years > 0 ? "not paid for within 50 years" : "never paid for"}.`);
   }
   const view = fit(board, paint);
   function draw() {
