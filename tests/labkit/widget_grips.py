@@ -28,6 +28,7 @@ from mlsys_labkit.widgets.token_cost import model as token_cost
 from mlsys_labkit.widgets.training_planner import model as training, plan_of
 from mlsys_labkit.widgets.transformer_sizer import model as sizer
 from tests.labkit import every_widget
+from tests.labkit.verdict_numbers import plain
 
 State = Mapping[str, Any]
 Made = Callable[[], Any]
@@ -48,11 +49,6 @@ class Grip:
     def name(self) -> str:
         """Return the name of the test."""
         return f"{every_widget.folder_of(self.make)}-{self.label}".replace(" ", "_")
-
-
-def plain(value: float) -> str:
-    """Return three significant digits as the widgets write them."""
-    return si(value) if abs(value) >= 1e4 else f"{float(f'{value:.3g}'):.15g}"
 
 
 def _fits(state: State) -> str:
@@ -105,10 +101,11 @@ def _live(state: State) -> str:
 
 def _moment(state: State) -> str:
     names = ("schedule", "stages", "micro_batches", "chunks")
-    drawn = pipeline.bars(*(state[name] for name in names), 1, state["backward"])
+    drawn = state["bars"] or pipeline.bars(*(state[name] for name in names), 1, state["backward"])
     at = state["cursor"] / 1000 * max(bar[4] for bar in drawn)
-    busy = sum(bar[3] <= at < bar[4] for bar in drawn)
-    return f"{plain(at)} F: {busy} of {state['stages']} stages compute"
+    busy = sum(bar[3] <= at < bar[4] for bar in drawn if bar[1] != "call")
+    time, who = (si(at, "s"), "ranks") if state["bars"] else (f"{plain(at)} F", "stages")
+    return f"{time}: {busy} of {state['stages']} {who} compute"
 
 
 def _goodput(state: State) -> str:

@@ -1,0 +1,66 @@
+"""Verdicts of the widgets: what the views say in all states within reach of one control, compared with oracles.
+
+An oracle never calls a JavaScript model. It is a package of the kit in Python that other tests compare with published
+tables, NumPy, a closed formula, or a count by hand; its docstring says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.labkit import every_widget, verdicts_hardware, verdicts_kernels, verdicts_models, verdicts_runs
+from tests.labkit.verdict_numbers import Expected, Oracle, State
+from tests.labkit.widget_grips import Grip, grips
+
+WALK = Path(__file__).with_name("widget_states.js").read_text("utf-8").strip().removesuffix(";")
+PAGE = "<!doctype html><html lang=en><title>t</title><main style='width: 736px'></main>"
+NO_CLAIM = {"progress_panel": "shows words that lk.progress() wrote; tests/labkit/test_progress.py compares those"}
+
+
+@cache
+def oracles() -> Mapping[str, Oracle]:
+    """Return the oracle of each kind of widget."""
+    modules = (verdicts_hardware, verdicts_kernels, verdicts_models, verdicts_runs)
+    return {name: getattr(module, name) for module in modules for name in every_widget.folders() & vars(module).keys()}
+
+
+def walk(page: Any, folder: str, states: Iterable[State], change: tuple[str, str] = ("", "")) -> list[dict[str, Any]]:
+    """Mount states of a kind, and return what its view says after each move of one control.
+
+    ``change`` replaces a text of the bundle, to see that the comparison finds it.
+    """
+    kind, _ = every_widget.by_folder()[folder]
+    states = [dict(state) for state in states]
+    esm = kind.esm.replace(*change) if change[0] else kind.esm
+    seen = page.evaluate(WALK, [esm, kind.css, states])
+    return [{**one, "state": {**states[one["at"]], **one["changed"]}} for one in seen]
+
+
+def misses(folder: str, seen: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what a view said wrongly: its verdicts, rows of its numbers, notes, and texts of its handles."""
+    moved = [one for one in grips() if one.field]  # the others move what only the view knows
+    by_label = {one.label: one for one in moved if every_widget.folder_of(one.make) == folder}
+    return [f"{one['control']}: {miss}" for one in seen for miss in _misses(oracles()[folder], by_label, one)]
+
+
+def _misses(oracle: Oracle, by_label: Mapping[str, Grip], seen: Mapping[str, Any]) -> Iterable[str]:
+    expected: Expected = oracle(seen["state"], seen)
+    said = [expected.verdict, *expected.others]
+    if seen["says"] != said:
+        yield f"says {seen['says']}, the oracle {said}"
+    rows = {row[0]: row[1:] for _, table in seen["tables"] for row in table[1:]}
+    for name, cells in expected.rows.items():
+        if rows.get(name, [])[: len(cells)] != list(cells):
+            yield f"row {name!r} has {rows.get(name)}, the oracle {cells}"
+    for note in expected.notes:
+        if note not in seen["notes"]:
+            yield f"notes are {seen['notes']}, the oracle has {note!r}"
+    for label, told, now in seen["handles"]:
+        text = expected.handles.get(label, "")
+        if not text and label in by_label:
+            text = by_label[label].expected({**seen["state"], "now": now})
+        if text not in (told or ""):
+            yield f"the handle {label!r} says {told!r}, the oracle {text!r}"
