@@ -101,9 +101,8 @@ def transformer_sizer(state: State, seen: Seen) -> Expected:
     return Expected(
         f"{state['name'] or 'This model'} has {si(sizes.parameters)} parameters; 12Nd² + Vd says {si(rule)}, off by "
         f"{_off(rule, sizes.parameters)}; a layer saves {si(kept)} elements, "
-        f"{plain(max(0, 100 * (kept - flash) / kept))} % of them attention's scores, which FlashAttention does not keep; 9BLd + "
-        f"2BhL² says {si(elements)}, off by "
-        f"{_off(elements, kept)}.",
+        f"{plain(max(0, 100 * (kept - flash) / kept))} % of them attention's scores, which "
+        f"FlashAttention does not keep; 9BLd + 2BhL² says {si(elements)}, off by {_off(elements, kept)}.",
         {
             "the same with FlashAttention, 9BLd": [si(9 * batch * length * d), si(flash)],
             "training FLOPs a token, 6 x parameters": [

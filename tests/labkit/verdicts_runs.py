@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -169,7 +169,8 @@ def pipeline_gantt(state: State, seen: Seen) -> Expected:
     name, chunks, backward = state["schedule"], state["chunks"], state["backward"]
     made = schedules.schedule(name, p, m, chunks=chunks)
     trace = simulate(schedules.pipeline_programs(made, forward_seconds=1.0, backward_seconds=backward))
-    length = max(float(event.end_seconds) for event in trace if event.kind == "compute")
+    tasks = [event for event in trace if event.kind == "compute"]
+    length = max(float(event.end_seconds) for event in tasks)
     idle = 1 - m * (1 + backward) / length  # each stage computes m forwards and m backwards, whatever the chunks
     theory = {
         "gpipe": (p - 1) / (m + p - 1),
@@ -181,8 +182,30 @@ def pipeline_gantt(state: State, seen: Seen) -> Expected:
     note = "" if abs(idle - theory) < 1e-9 else ", which holds for m ≥ p and W ≤ F"
     return Expected(
         f"{title}: the bubble is {plain(100 * idle)} % of all time; {formula} = {plain(100 * theory)} %{note}; "
-        f"{plain(length)} forwards in all."
+        f"{plain(length)} forwards in all.",
+        {str(stage): _stage(tasks, stage, state["cursor"] / 1000 * length, length) for stage in range(p)},
     )
+
+
+def _stage(tasks: Sequence[Any], stage: int, at: float, length: float) -> list[str]:
+    """Return the row of a stage: its task, its time, and the micro-batches whose activations it holds and held."""
+    own = [(event.name, float(event.start_seconds), float(event.end_seconds)) for event in tasks if event.rank == stage]
+    last = "W" if any(event.name[0] == "W" for event in tasks) else "B"
+    moments = sorted({time for _, start, end in own for time in (start, end)})
+
+    def held(moment: float) -> int:
+        begun = sum(name[0] == "F" and start <= moment for name, start, _ in own)
+        return begun - sum(name[0] == last and end <= moment for name, _, end in own)
+
+    now = ", ".join(name for name, start, end in own if start <= at < end)
+    busy = sum(end - start for _, start, end in own)
+    return [
+        now or "idle",
+        f"{plain(busy)} F",
+        f"{plain(length - busy)} F",
+        str(held(at)),
+        str(max(map(held, moments))),
+    ]
 
 
 def prediction(state: State, seen: Seen) -> Expected:

@@ -1,5 +1,6 @@
-async ([esm, css, states]) => {
-  // The states of a widget that one control reaches alone, with what the view says in each.
+async ([esm, css, states, still]) => {
+  // The states of a widget that one control reaches alone, with what the view says in each. The last `still` of the
+  // states are not moved.
   const view = (await import(URL.createObjectURL(new Blob([esm], { type: "text/javascript" })))).default;
   const style = document.createElement("style");
   style.textContent = css;
@@ -58,6 +59,7 @@ async ([esm, css, states]) => {
       });
     };
     note("first");
+    if (at >= states.length - still) continue;
     const put = (node, value) => {
       node.value = value;
       ["input", "change"].forEach((kind) => node.dispatchEvent(new Event(kind, { bubbles: true })));
