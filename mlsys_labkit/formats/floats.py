@@ -126,6 +126,7 @@ class FloatFormat:
         if not self.signed and (value <= 0).any():
             raise FormatError(f"{self.name} has positive numbers only, not even zero; got {float(value.min())}")
         if self.bits == 32:
+            value = np.clip(value, -self.max, self.max) if saturate else value
             with np.errstate(over="ignore"):
                 return np.asarray(value.astype(np.float32)).view(np.uint32)
         size = np.where(nan, 0.0, np.abs(value))

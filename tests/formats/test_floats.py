@@ -85,6 +85,12 @@ def test_any_number_rounds_as_in_gfloat(name: str, values: list[float]) -> None:
         assert np.array_equal(floats(name).round(values, saturate=saturate), expected, equal_nan=True)
 
 
+def test_fp32_saturates_at_its_largest_number() -> None:
+    largest = float(np.finfo(np.float32).max)
+    stored = floats("fp32").round([3.5e38, -np.inf, np.nan], saturate=True)
+    assert np.array_equal(stored, [largest, -largest, np.nan], equal_nan=True)
+
+
 @given(value=st.floats(width=32))
 def test_codes_equal_numpys_bits(value: float) -> None:
     if not np.isnan(value):

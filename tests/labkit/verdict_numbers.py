@@ -15,7 +15,7 @@ State = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Expected:
-    """What a view has to say in one state; rows of its numbers and texts of its handles are listed by their names."""
+    """The words and numbers of a view in one state; rows of its table and handles are found by their names."""
 
     verdict: str
     rows: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -237,17 +237,20 @@ def number_formats(state: State, seen: Seen) -> Expected:
     assert stored in near
     lower, higher = numbers[numbers < value], numbers[numbers > value]
     below, above = float(lower[-1] if len(lower) else low), float(higher[0] if len(higher) else top)
+    handles = {"Number": f"{exact(value)}, stored as {exact(stored)}"}
     if stored == value:
         return Expected(
             f"{exact(value)} is a number of {state['format']}: no error; its neighbours are {exact(below)} and "
-            f"{exact(above)}."
+            f"{exact(above)}.",
+            handles=handles,
         )
     where = f"between {exact(below)} and {exact(above)}" if low <= value <= top else "beyond the range"
     error = abs(stored - value)
     relative = f"{plain(100 * error / abs(value))} %" if value else exact(error)
     return Expected(
         f"{exact(value)} lies {where}; {state['format']} stores {exact(stored)}, an error of "
-        f"{exact(error)} ({relative})."
+        f"{exact(error)} ({relative}).",
+        handles=handles,
     )
 
 
@@ -256,8 +259,9 @@ def _numbers(name: str, value: float) -> np.ndarray:
     if made.bits <= 19:
         return _all_numbers(name)
     kind = np.float32  # too many to list: those beside the number
-    here = kind(value)
-    around = [here, np.nextafter(here, kind(-np.inf)), np.nextafter(here, kind(np.inf))]
+    with np.errstate(over="ignore"):
+        here = kind(value)
+        around = [here, np.nextafter(here, kind(-np.inf)), np.nextafter(here, kind(np.inf))]
     numbers = np.array([*around, np.finfo(kind).max, np.finfo(kind).min], np.float64)
     return np.unique(numbers[np.isfinite(numbers)])
 

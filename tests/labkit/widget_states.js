@@ -94,7 +94,7 @@ async ([esm, css, states, still]) => {
     }
     const radios = section.querySelectorAll("input[type=radio]").length;
     for (let i = 0; i < radios; i += 1) {
-      [state, section] = await mount({ ...first, choice: null });
+      [state, section, reset] = await mount({ ...first, choice: null });
       section.querySelectorAll("input[type=radio]")[i].click();
       section.querySelector("button").click();
       note(`option ${i}`);

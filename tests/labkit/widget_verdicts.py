@@ -51,7 +51,7 @@ def further(folder: str) -> list[dict[str, Any]]:
         changes = [{"n": 1000, "tile": tile, "register": 1, "block": 0, "step": 0} for tile in (16, 32, 64)]
         changes += [{"n": 256, "tile": 64, "register": 2, "item": 8, "block": 15, "step": 3}]
     if folder == "number_formats":  # zero, a tie, and both sides of the largest numbers
-        values = (0.0, -0.1, 0.28125, 6.5, 448.0, 464.0, -65504.0, 65520.0, 1e-9, -3e38, 3.5e38)
+        values = (0.0, -0.1, 0.28125, 6.5, 448.0, 464.0, -127.9, -65504.0, 65520.0, 1e-9, -3e38, 3.5e38)
         changes = [{"format": made["name"], "value": value} for made in state["formats"] for value in values]
     if folder == "strides":  # the stride of an axis of length 1 does not matter
         changes = [

@@ -22,7 +22,7 @@ export function largest(f) {
 }
 // The code of the nearest number; of two equally near ones the even code, beyond the largest the largest.
 export function nearest(f, value) {
-  const size = f.numbers ? value : Math.abs(value);
+  const size = f.numbers || !f.signed ? value : Math.abs(value);
   let low = 0,
     high = largest(f);
   if (size <= decode(f, low)) high = low;

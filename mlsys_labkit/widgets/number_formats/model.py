@@ -63,7 +63,7 @@ def nearest(format_: Format, value: float) -> int:
         return int(np.abs(numbers - np.clip(value, numbers[0], numbers[-1])).argmin())
     made = _floats(format_)
     if not made.signed:
-        value = max(abs(value), made.min_positive)
+        value = max(value, made.min_positive)
     return int(made.encode(value, saturate=True))
 
 

@@ -219,7 +219,7 @@ export function render({ model, el }) {
       stored === value
         ? `${exact(value)} is a number of ${f.name}: no error; its neighbours are ${exact(below)} and ${exact(above)}.`
         : `${exact(value)} lies ` +
-          (value > top || value < (f.signed || f.numbers ? -top : 0)
+          (value > top || value < (f.numbers ? f.numbers[0] : f.signed ? -top : decode(f, 0))
             ? "beyond the range"
             : `between ${exact(below)} and ${exact(above)}`) +
           `; ${f.name} stores ${exact(stored)}, an error of ${exact(Math.abs(stored - value))} (` +
