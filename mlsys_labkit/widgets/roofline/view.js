@@ -134,6 +134,8 @@ export function render({ model, el }) {
         up = which ? 17 : -8;
       const tag = tagOf(machine, ready),
         tilt = (angle * Math.PI) / 180;
+      const limit = `${tag}${si(peak, "FLOP/s")}`;
+      clear(limit, [[right - 2 - 3.65 * limit.length, Y(peak) + up]]);
       for (let i = -3; i <= 3; i += 1)
         clear("ww", [
           [
@@ -152,11 +154,7 @@ export function render({ model, el }) {
           which ? { x: X(corner) - 4, y: Y(peak) - 4, width: 8, height: 8 } : { cx: X(corner), cy: Y(peak), r: 4 },
         ),
         s("text", { class: "halo", x: X(corner) + 5, y: bottom - 7 - 16 * which }, `${tag}ridge ${plain(corner)}`),
-        s(
-          "text",
-          { class: "halo", x: right - 2, y: Y(peak) + up, "text-anchor": "end" },
-          `${tag}${si(peak, "FLOP/s")}`,
-        ),
+        s("text", { class: "halo", x: right - 2, y: Y(peak) + up, "text-anchor": "end" }, limit),
         // Without a label where the slope is shorter than one: it would leave the picture.
         Math.hypot(X(corner) - slope[0], Y(peak) - slope[1]) > 130 &&
           s(
