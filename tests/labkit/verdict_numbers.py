@@ -20,6 +20,7 @@ class Expected:
     verdict: str
     rows: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    labels: Sequence[str] = ()
     others: Sequence[str] = ()
     handles: Mapping[str, str] = field(default_factory=dict)
 

@@ -111,7 +111,7 @@ def _trend(x: tuple[str, str], y: tuple[str, str], points: np.ndarray) -> list[s
 def roofline(state: State, seen: Seen) -> Expected:
     """Compare the time of the arithmetic with the time of the bytes."""
     flops, moved = state["flops"], state["bytes"]
-    said, rows = [], {}
+    said, rows, drawn = [], {}, []
     for at in (state["first"], state["second"]):
         if at < 0 or (at == state["first"] and said):  # a machine is not compared with itself
             continue
@@ -121,6 +121,7 @@ def roofline(state: State, seen: Seen) -> Expected:
             missing = f"bandwidth for {state['level']}" if peak else f"peak for {state['dtype']}"
             said.append(f"{machine['name']} states no {missing}")
             continue
+        drawn.append((peak, bandwidth))
         compute, memory = flops / peak, moved / bandwidth
         limit = "memory" if memory > compute * (1 + 1e-12) else "compute"
         speed = min(peak, flops / moved * bandwidth)
@@ -135,8 +136,11 @@ def roofline(state: State, seen: Seen) -> Expected:
             "least time": si(max(compute, memory), "s"),
         }.items():
             rows.setdefault(name, []).append(value)
+    tags = ("A ", "B ") if len(drawn) > 1 else ("",)
+    labels = [f"{tag}{si(peak, 'FLOP/s')}" for tag, (peak, _) in zip(tags, drawn, strict=False)]
+    labels += [f"{tag}ridge {plain(peak / bandwidth)}" for tag, (peak, bandwidth) in zip(tags, drawn, strict=False)]
     head = f"{si(flops, 'FLOP')} over {si(moved, 'B')} is {plain(flops / moved)} FLOP/B"
-    return Expected(f"{head}: {'; '.join(said)}.", rows)
+    return Expected(f"{head}: {'; '.join(said)}.", rows, labels=labels)
 
 
 def occupancy(state: State, seen: Seen) -> Expected:

@@ -243,6 +243,7 @@ def number_formats(state: State, seen: Seen) -> Expected:
             f"{exact(value)} is a number of {state['format']}: no error; its neighbours are {exact(below)} and "
             f"{exact(above)}.",
             handles=handles,
+            labels=[exact(value), f"stored {exact(stored)}"],
         )
     where = f"between {exact(below)} and {exact(above)}" if low <= value <= top else "beyond the range"
     error = abs(stored - value)
@@ -251,6 +252,7 @@ def number_formats(state: State, seen: Seen) -> Expected:
         f"{exact(value)} lies {where}; {state['format']} stores {exact(stored)}, an error of "
         f"{exact(error)} ({relative}).",
         handles=handles,
+        labels=[exact(value), f"stored {exact(stored)}"],
     )
 
 

@@ -211,6 +211,7 @@ def token_cost(state: State, seen: Seen) -> Expected:
         f"An hour costs {plain(cost)} USD and is rented for {plain(rent)}: "
         f"{margin if rent >= cost else f'a loss of {plain(cost - rent)} USD'}{paid}.",
         rows,
+        labels=[f"cost {plain(cost)} USD an hour", f"asked {plain(rent)} USD"],
     )
 
 

@@ -30,7 +30,10 @@ def memory_timeline(state: State, seen: Seen) -> Expected:
     live = np.cumsum([event[1] for event in state["events"]])
     at, top = state["cursor"], int(np.argmax(live))
     share = f", {plain(100 * live[at] / live[top])} % of the peak of {si(live[top], 'B')}"
-    return Expected(f"At event {at + 1}: {si(live[at], 'B')} live{', the peak' if at == top else share}.")
+    return Expected(
+        f"At event {at + 1}: {si(live[at], 'B')} live{', the peak' if at == top else share}.",
+        labels=[f"peak {si(live[top], 'B')} at {top + 1}"],
+    )
 
 
 def request_timeline(state: State, seen: Seen) -> Expected:

@@ -44,6 +44,7 @@ async ([esm, css, states, still]) => {
         control,
         changed,
         says: text(section.querySelectorAll(".lk-says")),
+        labels: text(section.querySelectorAll(".lk-stage svg text")),
         notes: text(section.querySelectorAll(".lk-note")),
         handles: [...section.querySelectorAll(".lk-stage [role=slider]:not(input)")]
           .filter(seen)

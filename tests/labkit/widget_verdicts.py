@@ -93,6 +93,9 @@ def _misses(oracle: Oracle, by_label: Mapping[str, Grip], seen: Mapping[str, Any
     for note in expected.notes:
         if note not in seen["notes"]:
             yield f"notes are {seen['notes']}, the oracle has {note!r}"
+    for label in expected.labels:
+        if label not in seen["labels"]:
+            yield f"labels are {seen['labels']}, the oracle has {label!r}"
     for label, told, now in seen["handles"]:
         text = expected.handles.get(label, "")
         if not text and label in by_label:
