@@ -24,7 +24,8 @@ copyright = "The mlsys-labkit authors"
 language = "en"
 
 extensions = ["myst_nb", "sphinx_copybutton"]
-extensions += ["access", "cell_cache", "chapter_list", "mathml", "notebooks", "plans", "slides"]  # of _ext
+extensions += ["access", "cell_cache", "chapter_list", "citations", "mathml"]  # of _ext, as the next ones
+extensions += ["notebooks", "plans", "slides", "summaries"]
 exclude_patterns = ["README.md", "_ext"]
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3

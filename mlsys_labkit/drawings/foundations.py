@@ -86,7 +86,7 @@ def two_times() -> Drawing:
     ridge = h100.peak("bfloat16") / h100.bandwidth()
     parts: list[Part] = []
     for at, (name, intensity) in enumerate(
-        (("decode, 1 user", 1.0), ("at the ridge", ridge), ("large product", 2 * ridge))
+        (("matrix-vector", 1.0), ("at the corner", ridge), ("large product", 2 * ridge))
     ):
         y, scale = 34 + 78 * at, 190 if at else 380
         arithmetic = max(scale * intensity / ridge, 2.0)
@@ -106,8 +106,8 @@ def two_times() -> Drawing:
     parts.append(Label(150, 276, "The longer bar is the time: both run at once. Bars of a row are to scale.", "start"))
     return Drawing(
         "Time of the arithmetic beside time of the memory",
-        "Three programs on an H100 in BF16. Decoding for one user does 1 FLOP per byte: memory takes all of "
-        f"the time and arithmetic is busy for {1 / ridge:.1%} of it. At the ridge, {ridge:.0f} FLOP "
+        "Three programs on an H100 in BF16. A matrix-vector product does 1 FLOP per byte: memory takes all of "
+        f"the time and arithmetic is busy for {1 / ridge:.1%} of it. At the corner, {ridge:.0f} FLOP "
         "per byte, both take equally long. A large product at twice that waits for arithmetic.",
         "A roofline is this picture for all intensities at once.",
         286,

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urldefrag
 import jupytext
 import nbformat
 import pytest
+from bs4 import BeautifulSoup
 
 from mlsys_grading.lab import read_labs
 from mlsys_grading.release.git import files_of
@@ -118,6 +119,20 @@ def test_no_page_holds_a_hidden_line(site: Site) -> None:
     texts = [(name, (ROOT / name).read_bytes()) for name in files_of(ROOT) if name.startswith("course/")]
     texts += [(name, page.text.encode()) for name, page in site.pages.items()]
     assert not search(texts, hidden)
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_each_citation_leads_to_its_reference(site: Site, name: str) -> None:
+    page = BeautifulSoup((site.folder / f"chapters/{name}.html").read_text("utf-8"), "html.parser").article
+    listed = page.select("#references ol > li")
+    links = page.select("a[href^='#reference-']")
+    assert {int(link.text) for link in links}, "none"
+    for link in links:
+        item = listed[int(link.text) - 1]
+        assert (link["href"], link["title"]) == (f"#{item['id']}", item.get_text(strip=False).strip())
+    for other in page.select("a, code, math, .cell, #references"):
+        other.decompose()
+    assert not re.findall(r"\[\d+(?:, \d+)*\]", page.get_text())
 
 
 def test_spelling() -> None:
