@@ -130,7 +130,7 @@ def test_each_citation_leads_to_its_reference(site: Site, name: str) -> None:
     for link in links:
         item = listed[int(link.text) - 1]
         assert (link["href"], link["title"]) == (f"#{item['id']}", item.get_text(strip=False).strip())
-    for other in page.select("a, code, math, .cell, #references"):
+    for other in page.select("a, code, pre, math, .cell, #references"):
         other.decompose()
     assert not re.findall(r"\[\d+(?:, \d+)*\]", page.get_text())
 
