@@ -33,8 +33,8 @@ export function render({ model, el }) {
   const often = ladder("Uses of each word", uses, nearest(model.get("uses")), whole, (v) => set({ uses: v }));
   ui.controls.append(fields.operation.el, fields.place.el, often.el);
   const rungsBox = h("div", {}),
-    ratio = h("div", {}),
-    ROW = 24;
+    ratio = h("div", {});
+  let row = 24;
   const chosen = () => {
     const [, arithmetic, bits] = computed.find(([name]) => name === model.get("operation")),
       [, joules, wide] = places.find(([name]) => name === model.get("place"));
@@ -49,7 +49,7 @@ export function render({ model, el }) {
     axis: "y",
     range: () => [[0, places.length - 1]],
     now: () => [places.length - 1 - places.findIndex(([name]) => name === model.get("place"))],
-    at: (x, y) => [places.length - (y - ROW / 2) / ROW],
+    at: (x, y) => [places.length - (y - row / 2) / row],
     move: (step) => set({ place: places[places.length - 1 - step][0] }),
     say: () => `${model.get("place")}: ${part()}`,
   });
@@ -72,9 +72,11 @@ export function render({ model, el }) {
       list = [["the operation", arithmetic], ...places.map(([name, e, b]) => [name, word(e, b, bits)])];
     const low = Math.floor(Math.log10(Math.min(...list.map(([, v]) => v)))),
       high = Math.ceil(Math.log10(Math.max(...list.map(([, v]) => v)))),
-      name = Math.min(210, width * 0.38),
-      row = ROW,
-      tall = list.length * row + 26;
+      above = width < 480, // no room for the names beside the bars
+      name = above ? 4 : 210,
+      top = above ? 20 : 4;
+    row = above ? 40 : 24;
+    const tall = list.length * row + 26;
     const at = (v) => name + ((Math.log10(v) - low) / (high - low)) * (width - name - 88),
       decades = Array.from({ length: high - low + 1 }, (_, i) => 10 ** (low + i));
     const parts = operation(arithmetic, move, model.get("uses")),
@@ -101,19 +103,24 @@ export function render({ model, el }) {
             {},
             s(
               "text",
-              { x: name - 8, y: i * row + 17, "text-anchor": "end" },
-              n.length * 6.6 > name ? `${n.slice(0, Math.floor(name / 6.6) - 1)}…` : n,
-              s("title", {}, n),
+              above
+                ? { class: "halo", x: name, y: i * row + 14 }
+                : { x: name - 8, y: i * row + 17, "text-anchor": "end" },
+              n,
             ),
             s("rect", {
               class: i === 0 ? "sum" : n === model.get("place") ? "fetch on" : "fetch",
               x: name,
-              y: i * row + 4,
+              y: i * row + top,
               width: Math.max(2, at(v) - name),
-              height: row - 8,
+              height: 16,
               rx: 2,
             }),
-            s("text", { class: "soft halo", x: at(v) + (n === model.get("place") ? 19 : 5), y: i * row + 17 }, pj(v)),
+            s(
+              "text",
+              { class: "soft halo", x: at(v) + (n === model.get("place") ? 19 : 5), y: i * row + top + 13 },
+              pj(v),
+            ),
           ),
         ),
       ),
@@ -129,7 +136,7 @@ export function render({ model, el }) {
           s("text", { class: "lk-on-bar", x: width - 6, y: 37, "text-anchor": "end" }, "movement"),
       ),
     );
-    source.put(at(move), (list.findIndex(([n]) => n === model.get("place")) + 0.5) * row);
+    source.put(at(move), list.findIndex(([n]) => n === model.get("place")) * row + top + 8);
     edge.put(Math.min(width - 10, Math.max(10, share(parts.arithmetic))), 33);
     ui.says.textContent = said;
   }
