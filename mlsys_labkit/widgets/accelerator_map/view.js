@@ -15,7 +15,8 @@ export function render({ model, el }) {
     el,
     "accelerators",
     "What is fixed, and what is programmable?",
-    "Drag the mark up or down from machine to machine: the change sinks as deep as it has to go. The levels are a judgement, " +
+    "Drag the mark up or down from machine to machine: the change sinks as deep as it has to " +
+      "go. The levels are a judgement, " +
       "with its reason.",
   );
   const pick = choice(

@@ -14,7 +14,8 @@ export function render({ model, el }) {
     el,
     "energy",
     "Where does the energy go?",
-    "Drag the mark up or down to the rung that the operand is fetched from. Then drag the edge of the lower bar: use each word " +
+    "Drag the mark up or down to the rung that the operand is fetched from. Then drag the edge of the lower bar: use " +
+      "each word " +
       "more often until arithmetic is the larger part.",
   );
   const set = (pairs) => {
