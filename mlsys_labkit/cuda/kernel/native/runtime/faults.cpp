@@ -14,6 +14,13 @@ namespace {
 
 constexpr size_t kSignalStackBytes = 64 << 10;
 
+sigset_t faults() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigaddset(&set, signal);
+    return set;
+}
+
 // A function that has no room for its frame faults at its first instructions: where it was called says more.
 u64 caller(const ucontext_t& context) {
 #if defined(__x86_64__)
@@ -63,6 +70,8 @@ void on_fault(int signal, siginfo_t* info, void* opaque) {
     const u64 pc = overflow ? caller(context) : program_counter(context);
     u64 place = place_in_kernel(*block, pc, stack_pointer(context));
     report_here(*block, kind, place, overflow ? 0 : address);
+    const sigset_t set = faults();
+    pthread_sigmask(SIG_UNBLOCK, &set, nullptr);  // the handler does not return: it switches away
     stop_launch(*block);
 }
 
@@ -92,10 +101,13 @@ void (*fault_outside_kernels)(int signal, siginfo_t* info, void* context) = die_
 void install_fault_handlers() {
     struct sigaction action {};
     action.sa_sigaction = on_fault;
-    // SA_NODEFER: the handler never returns, it switches away; the signal must be able to come again.
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    // A kernel that has overwritten the thread's own data makes the handler fault, too. The system ends the process then,
+    // because the signal is blocked; a handler that faulted again and again would run for ever.
+    action.sa_mask = faults();
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigaction(signal, &action, nullptr);
     action.sa_sigaction = on_interrupt;
+    sigemptyset(&action.sa_mask);
     action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART;
     sigaction(kInterrupt, &action, nullptr);
 }
