@@ -47,10 +47,15 @@ def tile_walk(state: State, seen: Seen) -> Expected:
     serves = f"each element of A that the block loads serves {some(wide, 'multiply-add')}, of B {high}"
     if high == wide:
         serves = f"each element that the block loads serves {some(high, 'multiply-add')}"
+    mine = (high + wide) * item  # bytes of a column of the block's rows of A and of a row of its columns of B
     return Expected(
         f"{head}{serves}, {si(loads, 'B')} loaded "
         f"instead of {si(2 * n**3 * item, 'B')}, {plain(2 * n**3 / (loads + n * n * item))} FLOP/B{warning}.",
         rows,
+        labels=[
+            f"shared memory: {si(shared, 'B')}",
+            f"this block loaded {si(mine * ends[state['step']], 'B')} of {si(mine * n, 'B')}",
+        ],
     )
 
 

@@ -3,7 +3,8 @@ import { handle, held } from "../shared/handle.js";
 import { player } from "../shared/player.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
-import { steps, loadedBytes, intensity, sharedBytes, threads, sharedLoadsPerFma, walk } from "./model.js";
+import { steps, loadedBytes, intensity, sharedBytes, threads, sharedLoadsPerFma, walk, blockBytes } from "./model.js";
+import { tray } from "./tray.js";
 
 const PACE = 700; // milliseconds a step
 const MOST_THREADS = 1024,
@@ -90,7 +91,8 @@ export function render({ model, el }) {
   );
   // Where C and one of its tiles are in the picture.
   let corner = [0, 0],
-    wide = 1;
+    wide = 1,
+    shown = "";
   const owned = handle("Tile of C", {
     axis: "xy",
     range: () => [
@@ -119,14 +121,34 @@ export function render({ model, el }) {
       x1 = x0 + side + gap,
       y0 = 20,
       y1 = y0 + side + gap;
-    const box = (x, y, /** @type {number[]} */ [top, bottom, left, right], name) =>
-      s("rect", {
-        class: name,
-        x: x + left * px,
-        y: y + top * px,
-        width: Math.max(2, (right - left) * px),
-        height: Math.max(2, (bottom - top) * px),
-      });
+    const place = (x, y, /** @type {number[]} */ [top, bottom, left, right]) => ({
+      x: x + left * px,
+      y: y + top * px,
+      width: Math.max(2, (right - left) * px),
+      height: Math.max(2, (bottom - top) * px),
+    });
+    const box = (x, y, part, name) => s("rect", { class: name, ...place(x, y, part) });
+    // Beside the matrices if there is room, else below them.
+    const beside = width - (x1 + side) > 250,
+      low = y1 + side + 24,
+      bytes = (many) => blockBytes(N, T, item, get("block"), many),
+      state = [N, T, get("block"), get("step")].join();
+    const store =
+      T > 1 &&
+      tray(
+        beside
+          ? { x: x1 + side + 40, y: y0, width: 236, height: side }
+          : { x: x0, y: low, width: 2 * side + gap, height: 100 },
+        {
+          a: place(x0, y1, a),
+          b: place(x1, y0, b),
+          held: sharedBytes(T, item),
+          loaded: bytes(get("step") + 1),
+          all: bytes(count),
+          slides: shown !== "" && shown !== state,
+        },
+      );
+    shown = state;
     const matrix = (x, y, name) => {
       const rules = [];
       if (T * px >= 5)
@@ -144,7 +166,7 @@ export function render({ model, el }) {
     };
     const [down, right] = [c[0], c[2]];
     const svg = picture(
-      { width, height: y1 + side + 6, "aria-label": sentence() },
+      { width, height: store && !beside ? low + 106 : y1 + side + 6, "aria-label": sentence() },
       // In the empty corner: the block's tile of C up close, and what one thread owns of it.
       close(x0, y0, side - 4, T, R),
       box(x1, y0, [0, N, right, c[3]], "lk-band b"),
@@ -157,6 +179,7 @@ export function render({ model, el }) {
       box(x1, y0, b, "lk-now b"),
       box(x0, y1, a, "lk-now a"),
       box(x1, y1, c, "lk-now c"),
+      store,
       s("text", { class: "soft", x: x0 + side - 4, y: y1 - 6, "text-anchor": "end" }, "k →"),
       s("text", { class: "soft", x: x1 - 6, y: y0 + side - 6, "text-anchor": "end" }, "k ↓"),
     );

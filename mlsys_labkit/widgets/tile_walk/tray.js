@@ -1,0 +1,39 @@
+/** The tray: shared memory of one block, with the two tiles that a step puts there and the bytes loaded so far. */
+import { s } from "../shared/dom.js";
+import { si } from "../shared/numbers.js";
+
+const SLIDE = 350; // milliseconds from a tile's place in its matrix to the tray
+
+/**
+ * @typedef {{ x: number, y: number, width: number, height: number }} Box
+ * @param {Box} at
+ * @param {{ a: Box, b: Box, held: number, loaded: number, all: number, slides: boolean }} now `a` and `b` are where the
+ *   tiles are in their matrices; bytes held, loaded by this block up to this step, and loaded when it has ended
+ */
+export function tray(at, { a, b, held, loaded, all, slides }) {
+  const side = Math.min(96, at.height - 44, (at.width - 36) / 2),
+    top = at.y + 12,
+    bottom = at.y + at.height;
+  const tile = (/** @type {Box} */ from, /** @type {number} */ x, /** @type {string} */ name) => {
+    const rect = s("rect", { class: `lk-now ${name}`, x, y: top, width: side, height: side });
+    const start = `translate(${from.x - x}px, ${from.y - top}px) scale(${from.width / side}, ${from.height / side})`;
+    if (slides && !matchMedia("(prefers-reduced-motion: reduce)").matches)
+      rect.animate([{ transform: start }, { transform: "none" }], { duration: SLIDE, easing: "ease-out" });
+    return rect;
+  };
+  return s(
+    "g",
+    { class: "lk-tray" },
+    s("text", { class: "soft", x: at.x, y: at.y - 6 }, `shared memory: ${si(held, "B")}`),
+    s("rect", { class: "axis", x: at.x, y: at.y, width: at.width, height: at.height }),
+    s(
+      "text",
+      { class: "soft", x: at.x + 12, y: bottom - 18 },
+      `this block loaded ${si(loaded, "B")} of ${si(all, "B")}`,
+    ),
+    s("rect", { class: "lk-band", x: at.x, y: bottom - 8, width: at.width, height: 8 }),
+    s("rect", { class: "lk-loaded", x: at.x, y: bottom - 8, width: (at.width * loaded) / all, height: 8 }),
+    tile(a, at.x + 12, "a"),
+    tile(b, at.x + 24 + side, "b"),
+  );
+}
