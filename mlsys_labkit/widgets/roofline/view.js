@@ -135,7 +135,10 @@ export function render({ model, el }) {
       const tag = tagOf(machine, ready),
         tilt = (angle * Math.PI) / 180;
       const limit = `${tag}${si(peak, "FLOP/s")}`;
-      clear(limit, [[right - 2 - 3.65 * limit.length, Y(peak) + up]]);
+      const middle = right - 2 - 3.65 * limit.length,
+        hidden = !which && Math.abs(X(intensity()) - middle) < 3.65 * limit.length + 16, // by the handle
+        high = Y(peak) + (hidden ? -20 : up);
+      clear(limit, [[middle, high]]);
       for (let i = -3; i <= 3; i += 1)
         clear("ww", [
           [
@@ -154,7 +157,7 @@ export function render({ model, el }) {
           which ? { x: X(corner) - 4, y: Y(peak) - 4, width: 8, height: 8 } : { cx: X(corner), cy: Y(peak), r: 4 },
         ),
         s("text", { class: "halo", x: X(corner) + 5, y: bottom - 7 - 16 * which }, `${tag}ridge ${plain(corner)}`),
-        s("text", { class: "halo", x: right - 2, y: Y(peak) + up, "text-anchor": "end" }, limit),
+        s("text", { class: "halo", x: right - 2, y: high, "text-anchor": "end" }, limit),
         // Without a label where the slope is shorter than one: it would leave the picture.
         Math.hypot(X(corner) - slope[0], Y(peak) - slope[1]) > 130 &&
           s(
