@@ -36,6 +36,7 @@ MOST_BYTES = 1_000_000
 STEP_SECONDS, LOOK_SECONDS = 0.08, 2.5
 NOTEBOOK_WINDOW = {"width": 900, "height": 640}
 GRADED_LAB, STUDENTS = "lab02_pca", 30
+LABKIT = Path(sys.executable).with_name("labkit")
 
 RACE = (
     "import numpy as np\n%load_ext mlsys_labkit\nx, out = np.ones(1024, 'f4'), np.zeros(4, 'f4')",
@@ -159,7 +160,7 @@ def cells(browser: Any, sources: Sequence[str]) -> Film:
 
 def write_class(course: Path) -> None:
     """Write submissions of the lab's own answers: of each task two of three students know the right one."""
-    subprocess.run(["labkit", "build", GRADED_LAB], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([LABKIT, "build", GRADED_LAB], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     source = ROOT / "build/source" / GRADED_LAB
     (course / "source").mkdir()
     (course / "source" / GRADED_LAB).symlink_to(source)
@@ -180,8 +181,8 @@ def report(browser: Any, site: Path) -> Film:
     with tempfile.TemporaryDirectory(prefix="labkit-pictures-") as folder:
         course = Path(folder)
         write_class(course)
-        subprocess.run(["labkit", "grade", GRADED_LAB], cwd=course, check=True, stdout=subprocess.DEVNULL)
-        page_of = ["labkit", "report", GRADED_LAB, "--code-only", "--root", str(ROOT)]
+        subprocess.run([LABKIT, "grade", GRADED_LAB], cwd=course, check=True, stdout=subprocess.DEVNULL)
+        page_of = [LABKIT, "report", GRADED_LAB, "--code-only", "--root", str(ROOT)]
         subprocess.run(page_of, cwd=course, check=True, stdout=subprocess.DEVNULL)
         page = browser.new_page(viewport=NOTEBOOK_WINDOW)
         page.goto(next((course / "report").rglob("*.html")).as_uri())
