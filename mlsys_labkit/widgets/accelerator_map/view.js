@@ -16,8 +16,7 @@ export function render({ model, el }) {
     "accelerators",
     "What is fixed, and what is programmable?",
     "Drag the mark up or down from machine to machine: the change sinks as deep as it has to " +
-      "go. The levels are a judgement, " +
-      "with its reason.",
+      "go. The levels are a judgement, with its reason.",
   );
   const pick = choice(
     "What changes",

@@ -15,8 +15,7 @@ export function render({ model, el }) {
     "energy",
     "Where does the energy go?",
     "Drag the mark up or down to the rung that the operand is fetched from. Then drag the edge of the lower bar: use " +
-      "each word " +
-      "more often until arithmetic is the larger part.",
+      "each word more often until arithmetic is the larger part.",
   );
   const set = (pairs) => {
     put(model, pairs);

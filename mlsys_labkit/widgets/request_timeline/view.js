@@ -13,8 +13,8 @@ export function render({ model, el }) {
     el,
     "requests",
     "Requests over time",
-    "A row a request, from its arrival to its last token. Drag the TTFT bound to see which would have been served in " +
-      "time.",
+    "A row a request, from its arrival to its last token. Drag the TTFT bound to see " +
+      "which would have been served in time.",
   );
   const get = (name) => model.get(name),
     rows = get("rows"),

@@ -6,12 +6,6 @@ export const intensity = (n, tile, item) => (2 * n ** 3) / globalBytes(n, tile, 
 export const sharedBytes = (tile, item) => (tile > 1 ? 2 * tile * tile * item : 0);
 export const threads = (tile, register) => Math.floor(tile / register) ** 2;
 export const sharedLoadsPerFma = (tile, register) => (tile > 1 ? 2 / register : 0);
-/** Bytes that one block loads in its first steps. */
-export const blockBytes = (n, tile, item, block, many) =>
-  Array.from({ length: many }, (_, step) => walk(n, tile, block, step)).reduce(
-    (sum, [a, b]) => sum + item * ((a[1] - a[0]) * (a[3] - a[2]) + (b[1] - b[0]) * (b[3] - b[2])),
-    0,
-  );
 export function walk(n, tile, block, step) {
   const span = (at) => [at * tile, Math.min(n, (at + 1) * tile)],
     across = steps(n, tile);

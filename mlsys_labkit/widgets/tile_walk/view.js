@@ -3,7 +3,7 @@ import { handle, held } from "../shared/handle.js";
 import { player } from "../shared/player.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
-import { steps, loadedBytes, intensity, sharedBytes, threads, sharedLoadsPerFma, walk, blockBytes } from "./model.js";
+import { steps, loadedBytes, intensity, sharedBytes, threads, sharedLoadsPerFma, walk } from "./model.js";
 import { tray } from "./tray.js";
 
 const PACE = 700; // milliseconds a step
@@ -131,7 +131,7 @@ export function render({ model, el }) {
     // Beside the matrices if there is room, else below them.
     const beside = width - (x1 + side) > 250,
       low = y1 + side + 24,
-      bytes = (many) => blockBytes(N, T, item, get("block"), many),
+      bytes = (many) => item * (c[1] - c[0] + c[3] - c[2]) * Math.min(N, many * T),
       state = [N, T, get("block"), get("step")].join();
     const store =
       T > 1 &&

@@ -14,10 +14,12 @@ namespace {
 
 constexpr size_t kSignalStackBytes = 64 << 10;
 
+constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+
 sigset_t faults() {
     sigset_t set;
     sigemptyset(&set);
-    for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigaddset(&set, signal);
+    for (int signal : kFaults) sigaddset(&set, signal);
     return set;
 }
 
@@ -105,7 +107,7 @@ void install_fault_handlers() {
     // because the signal is blocked; a handler that faulted again and again would run for ever.
     action.sa_mask = faults();
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigaction(signal, &action, nullptr);
+    for (int signal : kFaults) sigaction(signal, &action, nullptr);
     action.sa_sigaction = on_interrupt;
     sigemptyset(&action.sa_mask);
     action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART;
