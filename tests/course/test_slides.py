@@ -228,7 +228,7 @@ def test_a_figures_pointer_is_where_its_picture_is(shows: Any) -> None:
         const [{ left, top, width, height }] = grip.getClientRects();
         return Math.hypot(left + width / 2 - x, top + height / 2 - y) < 4;
     })"""
-    page.wait_for_function(near, arg=[x, y], timeout=60_000)
+    page.wait_for_function(near, arg=[x, y])
 
 
 @pytest.mark.browser
