@@ -208,9 +208,12 @@ def test_tiles_give_the_tiling_formula_as_the_sliders_move(show: Open) -> None:
 def test_tiles_walk_along_k_and_then_to_the_next_block(show: Open) -> None:
     page = show(widgets.tile_walk(32, 16).html())
     place = "node => [node.x, node.y].map(side => Math.round(side.baseVal.value))"
-    first = {name: page.locator(f".lk-now.{name}").evaluate(place) for name in "abc"}
+    of_matrix = ".lk-now.{}:not(.lk-tray *)"
+    first = {name: page.locator(of_matrix.format(name)).evaluate(place) for name in "abc"}
+    assert "this block loaded 2.05 kB of 4.1 kB" in page.locator(".lk-tray").text_content()  # 2 tiles of 16 x 16 floats
     page.get_by_role("button", name="Next step").click()
-    then = {name: page.locator(f".lk-now.{name}").evaluate(place) for name in "abc"}
+    then = {name: page.locator(of_matrix.format(name)).evaluate(place) for name in "abc"}
+    assert "this block loaded 4.1 kB of 4.1 kB" in page.locator(".lk-tray").text_content()
     assert then["a"][0] > first["a"][0]
     assert then["a"][1] == first["a"][1]  # A marches right, B down, C stays
     assert then["b"][1] > first["b"][1]
