@@ -1,8 +1,13 @@
-"""Drawings of structure, made from data: each function returns a :class:`Drawing`, which a notebook shows as "
-"inline SVG."""
+"""Drawings of structure, made from data: each function returns a :class:`Drawing`, shown as inline SVG."""
 
 from __future__ import annotations
 
+from mlsys_labkit.drawings.clusters import (
+    node as node,
+    rack as rack,
+    rdma as rdma,
+    superpod as superpod,
+)
 from mlsys_labkit.drawings.compilation import (
     block_scaled as block_scaled,
     compiler_levels as compiler_levels,
@@ -13,7 +18,11 @@ from mlsys_labkit.drawings.compilation import (
     who_decides as who_decides,
 )
 from mlsys_labkit.drawings.drawing import Drawing as Drawing
-from mlsys_labkit.drawings.exchanges import node_limited_dispatch as node_limited_dispatch, ulysses as ulysses
+from mlsys_labkit.drawings.exchanges import (
+    context_parallel as context_parallel,
+    node_limited_dispatch as node_limited_dispatch,
+    ulysses as ulysses,
+)
 from mlsys_labkit.drawings.foundations import (
     matrix_vector as matrix_vector,
     projection as projection,
@@ -37,10 +46,9 @@ from mlsys_labkit.drawings.kernels import (
     waves as waves,
 )
 from mlsys_labkit.drawings.machine import (
+    fpga as fpga,
     gpu_chip as gpu_chip,
     memory_hierarchy as memory_hierarchy,
-    node as node,
-    rack as rack,
     streaming_multiprocessor as streaming_multiprocessor,
 )
 from mlsys_labkit.drawings.model import (

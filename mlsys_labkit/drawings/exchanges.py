@@ -1,4 +1,4 @@
-"""Drawings of all-to-alls: sequences that become heads, and tokens on their way to the nodes of their experts."""
+"""Drawings of exchanges: sequences over ranks, heads for sequences, and tokens on their way to their experts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,49 @@ from mlsys_labkit.drawings.parts import Arrow, Box, Label, Part, Role
 from mlsys_labkit.planner.transformer import Transformer
 
 NODES, NODE_LIMIT, GPUS = 8, 4, 8  # DeepSeek-V3: nodes that share a layer's experts, nodes per token, GPUs of a node
+
+
+def context_parallel() -> Drawing:
+    """Return a layer of a Transformer over four ranks that hold a quarter of the sequence each.
+
+    Source: Liu and others, "Ring Attention with Blockwise Transformers", arXiv 2310.01889, 2023.
+    """
+    ranks, tokens, left, wide, gap = 4, 131_072, 132.0, 112.0, 12.0
+    each = tokens // ranks
+    layer: tuple[tuple[str, Role], ...] = (
+        ("norm", "plain"),
+        ("Q, K, V products", "compute"),
+        ("attention", "link"),
+        ("output product", "compute"),
+        ("norm", "plain"),
+        ("feed-forward", "compute"),
+    )
+    parts: list[Part] = []
+    for rank in range(ranks):
+        x = left + (wide + gap) * rank
+        parts.append(Label(x + wide / 2, 20, f"rank {rank}", bold=True))
+        parts.append(Label(x + wide / 2, 38, f"{rank * each // 1024} K to {(rank + 1) * each // 1024} K"))
+    whole = ranks * wide + (ranks - 1) * gap
+    for at, (name, role) in enumerate(layer):
+        y = 50 + 40.0 * at
+        parts.append(Label(left - 12, y + 20, name, "end"))
+        if name == "attention":
+            parts.append(Box(left, y, whole, 30, "every query needs the keys and values of all ranks", role))
+        else:
+            parts += [Box(left + (wide + gap) * rank, y, wide, 30, "its own tokens", role) for rank in range(ranks)]
+    parts += [
+        Arrow([(left + (wide + gap) * rank + wide / 2, y), (left + (wide + gap) * rank + wide / 2, y + 10)])
+        for rank in range(ranks)
+        for y in (80.0 + 40 * at for at in range(len(layer) - 1))
+    ]
+    return Drawing(
+        "A layer with the sequence over four ranks",
+        "Four columns are ranks, each with a quarter of the tokens. Norms, products and the feed-forward part stay in "
+        "their column. One row, attention, spans all four: a query needs the keys and values of every rank.",
+        "Only attention looks at other tokens, so only attention communicates.",
+        294,
+        parts,
+    )
 
 
 def ulysses() -> Drawing:

@@ -1,21 +1,15 @@
-"""Drawings of machines: a GPU, one of its multiprocessors, its memories, a node and a rack."""
+"""Drawings of one chip: a GPU, one of its multiprocessors, the memories that it reaches, and an FPGA."""
 
 from __future__ import annotations
 
 from mlsys_labkit import specs
 from mlsys_labkit._base.units import si
 from mlsys_labkit.cuda.time_model.gpus import modelled
+from mlsys_labkit.drawings.clusters import DGX, rate
 from mlsys_labkit.drawings.drawing import Drawing
-from mlsys_labkit.drawings.parts import Arrow, Box, Label, Part, column, row
-from mlsys_labkit.planner.cluster import CLUSTERS
-from mlsys_labkit.work.network_link import Link
+from mlsys_labkit.drawings.parts import Arrow, Box, Label, Part, Role, column
 
 _KIB, _MIB, _GIB = 1024, 1024**2, 1024**3
-_DGX = CLUSTERS["dgx-h100"]
-
-
-def _rate(link: Link) -> str:
-    return si(float(link.bytes_per_second), "B/s")
 
 
 def gpu_chip() -> Drawing:
@@ -48,10 +42,10 @@ def gpu_chip() -> Drawing:
             330,
             220,
             36,
-            f"NVLink: {_rate(_DGX.intra)} each way",
+            f"NVLink: {rate(DGX.intra)} each way",
             "link",
         ),
-        Box(334, 330, 220, 36, f"PCIe 5: {_rate(_DGX.host)} each way", "link"),
+        Box(334, 330, 220, 36, f"PCIe 5: {rate(DGX.host)} each way", "link"),
         Arrow([(196, 314), (196, 330)], "link", "both"),
         Arrow([(444, 314), (444, 330)], "link", "both"),
     ]
@@ -136,9 +130,9 @@ def memory_hierarchy() -> Drawing:
             "other GPUs (NVLink)",
             f"7 × {h100.facts['memory'].value / _GIB:.0f} GiB",
             "microseconds",
-            f"{_rate(_DGX.intra)} each way",
+            f"{rate(DGX.intra)} each way",
         ),
-        ("the host (PCIe)", "terabytes", "microseconds", f"{_rate(_DGX.host)} each way"),
+        ("the host (PCIe)", "terabytes", "microseconds", f"{rate(DGX.host)} each way"),
     ]
     heads = ((100, "where"), (285, "holds"), (410, "answers after"), (556, "delivers"))
     parts: list[Part] = [Label(x, 22, head, bold=True) for x, head in heads]
@@ -163,72 +157,64 @@ def memory_hierarchy() -> Drawing:
     )
 
 
-def node() -> Drawing:
-    """Return a server with eight H100s: switches inside, network cards to the outside.
+def fpga() -> Drawing:
+    """Return a corner of an FPGA: columns of tables, memories and multipliers between wires, and one placed circuit.
 
-    Source: NVIDIA, "NVIDIA DGX H100/H200 User Guide".
+    Source: Kuon, Tessier and Rose, "FPGA Architecture: Survey and Challenges", 2008, sections 1 and 2.
     """
-    gpus = row(20, 150, 600, 48, [f"GPU {at}" for at in range(8)], "compute")
-    switches = row(120, 40, 400, 40, ["NVSwitch"] * 4, "link", gap=14)
-    cards = row(20, 252, 600, 40, ["NIC\n400G"] * 8, "link")
-    parts: list[Part] = [*gpus, *switches, *cards]
-    parts += [Arrow([gpu.top, switch.bottom], "link", "none") for gpu in gpus for switch in switches]
-    parts += [Arrow([gpu.bottom, card.top], "plain", "both") for gpu, card in zip(gpus, cards, strict=True)]
-    parts += [
-        Label(320, 24, f"NVLink: each GPU {_rate(_DGX.intra)} each way to any other, at the same time"),
-        Label(320, 229, "PCIe"),
-        Label(320, 320, f"InfiniBand or Ethernet: {_rate(_DGX.inter)} each way for each GPU, to other nodes"),
-    ]
-    return Drawing(
-        "A node of eight GPUs",
-        "Eight GPUs in a row. Each is wired to all four NVSwitch chips above, and by PCIe to a network card "
-        "of its own below.",
-        f"Inside the node a GPU sends {_DGX.intra.bytes_per_second / _DGX.inter.bytes_per_second:.0f} times as fast "
-        "as to another node.",
-        332,
-        parts,
+    across, down, left, top, step, side = 7, 4, 24.0, 52.0, 54.0, 38.0
+    kinds: tuple[tuple[str, Role], ...] = (
+        ("table", "plain"),
+        ("table", "plain"),
+        ("mem", "memory"),
+        ("table", "plain"),
+        ("×, +", "compute"),
+        ("table", "plain"),
+        ("table", "plain"),
     )
-
-
-def rack() -> Drawing:
-    """Return a GB200 NVL72: 72 GPUs in 18 trays, joined by nine trays of switches.
-
-    Source: NVIDIA, "GB200 NVL72" product page and "DGX GB200 User Guide".
-    """
-    gpus, links = 72, 18
-    both_ways = 2 * float(CLUSTERS["gb200-nvl72"].intra.bytes_per_second)
-    memory = specs.get("gb200").facts["memory"].value / _GIB
-    trays = [Box(20, 30 + 24 * at, 250, 20, "", "compute") for at in range(10)]
-    switches = [Box(20, 280 + 24 * at, 250, 20, "", "link") for at in range(4)]
-    one = Box(340, 30, 280, 150, "one of 18 compute trays", holds=True)
-    inside = [
-        *row(352, 58, 256, 34, ["Grace CPU"] * 2, "control"),
-        *row(352, 104, 256, 50, [f"B200\n{memory:.0f} GB"] * 4, "compute"),
+    cells = [
+        Box(left + step * x, top + step * y, side, side, kinds[x][0], kinds[x][1])
+        for y in range(down)
+        for x in range(across)
     ]
-    switch = Box(340, 214, 280, 86, "one of 9 switch trays", holds=True)
-    chips = row(352, 242, 256, 42, ["NVSwitch chip"] * 2, "link")
-    parts: list[Part] = [
-        *trays,
-        *switches,
-        Box(8, 8, 274, 376, "", "plain"),
-        one,
-        *inside,
-        switch,
-        *chips,
-        Arrow([(270, 40), (340, 60)], heads="none", dashed=True),
-        Arrow([(270, 290), (340, 240)], heads="none", dashed=True),
-        Label(145, 22, "GB200 NVL72, one rack", bold=True),
-        Label(340, 328, f"{gpus} GPUs, each {links} links of {si(both_ways / links, 'B/s')}:", "start"),
-        Label(340, 345, f"{si(both_ways, 'B/s')} both ways, {si(gpus * both_ways, 'B/s')} in all", "start"),
-        Label(340, 372, "any GPU reaches any other at full rate", "start"),
+    edge, floor = left + step * across - 6, top + step * down - 6
+    lanes_x = [left + step * x + side + 8 for x in range(across)]
+    lanes_y = [top + step * y + side + 8 for y in range(down)]
+    wires = [Arrow([(left - 8, y), (edge + 4, y)], heads="none") for y in lanes_y]
+    wires += [Arrow([(x, top - 8), (x, floor + 4)], heads="none") for x in lanes_x]
+
+    def cell(x: int, y: int) -> Box:
+        return cells[y * across + x]
+
+    first, multiply, last = cell(2, 1), cell(4, 2), cell(6, 1)
+    down_to, up_to, bend = lanes_x[3], lanes_x[5], lanes_x[4]
+    read = [first.bottom, (first.bottom[0], lanes_y[1]), (down_to, lanes_y[1]), (down_to, multiply.left[1])]
+    written = [multiply.right, (bend, multiply.right[1]), (bend, lanes_y[0]), (up_to, lanes_y[0])]
+    circuit = [
+        Arrow([*read, multiply.left], "link"),
+        Arrow([*written, (up_to, last.left[1]), last.left], "link"),
+    ]
+    said: tuple[tuple[str, Role, str], ...] = (
+        ("table", "plain", "any function of a few bits"),
+        ("mem", "memory", "a few KiB of memory"),
+        ("×, +", "compute", "a multiplier that adds"),
+    )
+    x = edge + 28
+    legend: list[Part] = [Label(left, 26, "a sheet of small parts and of wires", "start")]
+    for at, (name, role, text) in enumerate(said):
+        legend += [Box(x, 52 + 46 * at, side, 30, name, role), Label(x + 46, 72 + 46 * at, text, "start")]
+    legend += [
+        Arrow([(x, 206), (x + side, 206)], "link"),
+        Label(x + 46, 210, "a placed circuit", "start"),
+        Label(x, 246, "Where wires cross, a bit\nsays whether they join.", "start"),
     ]
     return Drawing(
-        "A rack that acts as one node",
-        "A rack holds 18 compute trays, each with two Grace CPUs and four B200 GPUs, and nine trays of "
-        "NVSwitch chips with two chips each. "
-        "Every one of the 72 GPUs is wired to all 18 switch chips, by one link each.",
-        "The border between fast links and slow ones lies at 72 GPUs instead of 8. Trays are drawn in part: "
-        "10 of 18 and 4 of 9.",
-        392,
-        parts,
+        "A corner of an FPGA",
+        "A grid of small parts: most columns hold tables, one holds memories and one multipliers. Wires run between "
+        "all rows and columns. A circuit is drawn in green: from a memory along the wires to a multiplier, and from "
+        "there to a table.",
+        "The tables and the bits of the wires are the circuit: no instruction is fetched or decoded. Each result "
+        "crosses wires whose length the tools decided.",
+        floor + 14,
+        [*cells, *wires, *circuit, *legend],
     )
