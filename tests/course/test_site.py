@@ -222,7 +222,7 @@ def test_every_page_draws_all_its_figures_without_a_network(site: Site, offline:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(site: Site, browser: Any, scheme: str) -> None:
     axe = (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme=scheme, offline=True)
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme, offline=True)
     found: list[str] = []
     for name, page_of in site.pages.items():
         page = context.new_page()
@@ -246,4 +246,17 @@ def test_search_finds_without_a_server(site: Site, offline: Any) -> None:
     page = offline.new_page()
     page.goto((site.folder / "search.html").as_uri() + "?q=bubble")
     expect(page.locator("#search-results")).to_contain_text("Many GPUs: training")  # Sphinx lists one at a time
+    page.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 1300, 1400])
+def test_the_contents_of_a_page_stand_beside_it(site: Site, browser: Any, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.goto((site.folder / "chapters/04_machines.html").as_uri())
+    text, contents = (page.locator(part).bounding_box() for part in ("article", ".toc-tree"))
+    assert text["width"] >= 700
+    assert text["x"] + text["width"] <= contents["x"]
+    assert contents["x"] + contents["width"] <= width
+    assert page.evaluate("document.documentElement.scrollWidth") == width
     page.close()
