@@ -106,10 +106,10 @@ def trace_accesses(fn: Callable[..., Any], /, *args: Any) -> AccessTrace:
         if not isinstance(value, np.ndarray):
             arguments.append(value)
             continue
-        if value.dtype.hasobject or len(traced) >> _ARRAY_BITS:
-            raise AccessError(
-                f"expected at most {1 << _ARRAY_BITS} arrays of numbers, got {value.dtype}; convert it first"
-            )
+        if value.dtype.hasobject:
+            raise AccessError(f"expected arrays of numbers, got one of {value.dtype}; convert it first")
+        if len(traced) >> _ARRAY_BITS:
+            raise AccessError(f"expected at most {1 << _ARRAY_BITS} arrays, got more; pass parts of one larger array")
         plain = np.ndarray.view(value, np.ndarray)
         root = plain
         while isinstance(root.base, np.ndarray):
@@ -220,6 +220,8 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return np.array(self._data, dtype=dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
+        if method == "at":
+            raise AccessError(f"{ufunc.__name__}.at {_UNTRACED}")
         values = [_value(one) for one in inputs]
         if out is None:
             return getattr(ufunc, method)(*values, **kwargs)
@@ -232,7 +234,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_function__(self, func: Callable[..., Any], types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if func in _IN_PLACE or isinstance(kwargs.get("out"), TracedArray):
-            raise AccessError(f"{func.__name__} writes into its argument, which is not traced; assign: a[...] = values")
+            raise AccessError(f"{func.__name__} {_UNTRACED}")
         if func in (np.transpose, np.reshape):
             return getattr(self, func.__name__)(*args[1:], **kwargs)
         read = (lambda one: one._data) if func in _WITHOUT_READING else np.asarray
@@ -288,6 +290,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 for _name in ("shape", "strides", "dtype", "ndim", "size", "itemsize"):
     setattr(TracedArray, _name, property(operator.attrgetter(f"_data.{_name}")))
+_UNTRACED = "writes into its argument, which is not traced; assign: a[...] = values"
 _IN_PLACE = frozenset({np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis})
 _WITHOUT_READING = frozenset({np.shape, np.ndim, np.size, np.empty_like, np.zeros_like, np.ones_like, np.full_like})
 

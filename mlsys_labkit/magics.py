@@ -7,7 +7,6 @@ Each calls a plain function, which can be used outside a notebook: ``count_work(
 from __future__ import annotations
 
 import ast
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -172,13 +171,15 @@ def bench_line(shell: InteractiveShell, line: str) -> Any:
 def _bench_arguments(line: str) -> tuple[float | None, str]:
     if not line.strip():
         raise LabkitError("%bench needs a statement to time, such as: %bench a @ b")
-    if not line.startswith("-s"):
+    if line.split()[0] != "-s":
         return None, line
-    _, seconds, *rest = [*shlex.split(line)[:2], line.split(None, 2)[-1]]
     try:
-        return float(seconds), rest[0]
+        _, seconds, statement = line.split(None, 2)
+        return float(seconds), statement
     except ValueError:
-        raise LabkitError(f"%bench -s takes seconds, such as: %bench -s 0.5 a @ b; you wrote {seconds!r}") from None
+        raise LabkitError(
+            f"%bench -s takes seconds and a statement, such as: %bench -s 0.5 a @ b; you wrote {line.strip()!r}"
+        ) from None
 
 
 def _run(shell: InteractiveShell, cell: str) -> None:

@@ -48,13 +48,6 @@ def hub_settings_file(given: Path | None) -> Path:
     return (given or find_root(None) / "binder" / "hub" / "hub.toml").resolve()
 
 
-def count(text: str) -> int:
-    """Parse a whole number from 1, for ``add_argument(type=...)``."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
-    return int(text)
-
-
 def need(*modules: str) -> None:
     """Raise MissingExtraError, one line with what to install, unless all of ``modules`` are installed.
 

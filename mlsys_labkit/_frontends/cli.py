@@ -44,16 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        print(f"labkit: {error.strerror or error}{where}; nothing was half-written", file=sys.stderr)
+        print(f"labkit: {error.strerror or error}{where}", file=sys.stderr)
         return FAILED
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser with every installed verb. A verb that fails to import is listed with the reason."""
-    return _build()[0]
-
-
 def _build() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
+    """Build the parser with every installed verb. A verb that fails to import is listed with the reason."""
     parser = argparse.ArgumentParser(
         prog="labkit",
         description="Commands for labs on machine-learning systems.",

@@ -174,7 +174,7 @@ def report(findings: list[CheckResult], ready: str = READY[""]) -> str:
             lines.append(f"  {'':<{width}}  → {finding.mend}")
     broken = sum(finding.status == "broken" for finding in findings)
     if any(finding.name == COMPILER and finding.status != "ok" for finding in findings):
-        ready = "Ready, except for the labs with CUDA kernels (03, 04 and 09): they need the compiler."
+        ready = "Ready, except for the labs with CUDA kernels (03, 04, 09 and 10): they need the compiler."
     lines += ["", f"{broken} to mend: follow the arrows." if broken else ready]
     return "\n".join(lines)
 

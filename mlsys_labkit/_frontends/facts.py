@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsys_labkit import specs
+from mlsys_labkit._base.arguments import count
 from mlsys_labkit.specs import tables
 
 MONTHS = 9
@@ -39,7 +40,7 @@ def add_parser(subparsers: Any) -> None:
         "facts", help="list the values of datasheets and of the course's tables with their dates", description=__doc__
     )
     parser.add_argument("--stale", action="store_true", help="list only values that are older than --months")
-    parser.add_argument("--months", type=int, default=MONTHS, help="months after which a value is old; default: 9")
+    parser.add_argument("--months", type=count, default=MONTHS, help="months after which a value is old; default: 9")
     parser.add_argument("--today", type=date.fromisoformat, default=None, help="count from this day, as 2026-11-28")
     parser.add_argument("--tables", type=Path, default=COURSE_TABLES, help="folder of tables; default: course/data")
     parser.set_defaults(run=run)
@@ -92,11 +93,13 @@ def of_tables(folder: Path) -> Iterator[Fact]:
 
 
 def months_before(day: date, months: int) -> date:
-    """Return the same day of an earlier month, or the last day of that month if it is shorter.
+    """Return the same day of an earlier month, or the last day of that month if it is shorter; at least year 1.
 
     Example:
         >>> months_before(date(2026, 11, 30), 9)
         datetime.date(2026, 2, 28)
     """
     year, month = divmod(day.year * 12 + day.month - 1 - months, 12)
+    if year < date.min.year:
+        return date.min
     return date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))

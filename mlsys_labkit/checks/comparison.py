@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+PAIR = 3  # results of at most this many numbers, such as (FLOPs, bytes): each number has a meaning of its own
+
 
 @dataclass(frozen=True)
 class Diagnosis:

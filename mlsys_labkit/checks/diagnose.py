@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from mlsys_labkit.checks.comparison import ArrayComparison, Diagnosis, wrong
+from mlsys_labkit.checks.comparison import PAIR, ArrayComparison, Diagnosis, wrong
 from mlsys_labkit.checks.computed import computed
 from mlsys_labkit.checks.places import nonfinite, placed
 from mlsys_labkit.checks.rearranged import rearranged
@@ -26,7 +26,6 @@ _FINER = 1e-4  # of the tolerance of a coarser format: an error below it is not 
 _MARGIN = 4.0  # an error beyond the tolerance by less than this factor is called rounding in any format
 _ONE_SIDE = "look for a factor of 2; in a count, each byte may go in and out, and a multiply-add is two operations"
 _OFF_BY_ONE = "off by one: is it < or <=, does the count begin at 0, is the last one rounded up?"
-_PAIR = 3  # results of at most this many numbers, such as (FLOPs, bytes): each number has a meaning of its own
 _FEW = 32  # numbers up to this one are lengths and lines rather than bytes and operations
 _PREFIX = "which unit was asked for? k, M, G are powers of 1000, Ki, Mi, Gi powers of 1024"
 # One number has no structure to recognise, but these factors are hardly ever an accident.
@@ -74,7 +73,7 @@ def diagnose_exactly(actual: npt.NDArray[np.generic], expected: npt.NDArray[np.g
 
 def _generic(c: ArrayComparison) -> Diagnosis:
     step = "compute the element above by hand and compare"
-    if c.off.size > _PAIR and c.off.all():
+    if c.off.size > PAIR and c.off.all():
         step = "all are off: begin with a step that all share (a scale, a sum, a mask), by hand on a small input"
     return wrong("the values differ by more than rounding", step)
 
@@ -149,7 +148,7 @@ def _has_bits(values: npt.NDArray[np.float64], bits: int) -> bool:
 
 def _slip(c: ArrayComparison) -> Diagnosis | None:
     """Explain a single wrong number, alone or in a pair: a unit, a factor or a sign. Return None if none fits."""
-    if c.actual.size > _PAIR or int(c.off.sum()) != 1:
+    if c.actual.size > PAIR or int(c.off.sum()) != 1:
         return None
     at = int(np.argmax(c.off))
     a, e = float(c.actual.flat[at]), float(c.expected.flat[at])

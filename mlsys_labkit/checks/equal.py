@@ -11,9 +11,8 @@ from mlsys_labkit.checks.diagnose import diagnose_exactly
 from mlsys_labkit.checks.message import failure
 from mlsys_labkit.checks.nested import explain
 from mlsys_labkit.checks.passed import note_pass
-from mlsys_labkit.checks.plain import MAX_DEPTH, is_tensor, plain_array, type_name
+from mlsys_labkit.checks.plain import ATOMS, MAX_DEPTH, is_tensor, plain_array, type_name
 
-_ATOMS = (type(None), bool, int, float, complex, str, bytes)
 _SHORT = 4  # numbers that are shown together: a shape, strides, a pair of counts
 _repr = reprlib.Repr()
 _repr.maxlist = _repr.maxtuple = _repr.maxdict = 8
@@ -159,7 +158,7 @@ def _unwrap(value: Any) -> Any:
 def _kind(value: object) -> type | None:
     """Return the plain type that decides how to compare; None for values that only identity can compare."""
     kind = type(value)
-    if kind in _ATOMS:
+    if kind in ATOMS:
         return kind
     if issubclass(kind, np.dtype):
         return np.dtype
@@ -180,7 +179,7 @@ def _require_atoms(keys: list[Any], name: str) -> None:
         plain = _unwrap(key)
         if type(plain) is tuple:
             _require_atoms(list(plain), name)
-        elif type(plain) not in _ATOMS:
+        elif type(plain) not in ATOMS:
             raise failure(
                 f"{name}: key or set element of type {type_name(key)}",
                 expected="numbers, strings or tuples of them",
@@ -191,7 +190,7 @@ def _require_atoms(keys: list[Any], name: str) -> None:
 def _text(value: object) -> str:
     """Return the repr of a plain value, and a short description of others: a student's __repr__ is never called."""
     kind = _kind(value)
-    if kind in _ATOMS or kind is np.dtype:
+    if kind in ATOMS or kind is np.dtype:
         return _show(value)
     if kind is None:
         return type_name(value)

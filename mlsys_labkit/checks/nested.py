@@ -10,12 +10,11 @@ import numpy as np
 from mlsys_labkit.checks.comparison import Diagnosis, wrong
 from mlsys_labkit.checks.diagnose import diagnose_exactly
 from mlsys_labkit.checks.message import CheckError
-from mlsys_labkit.checks.plain import MAX_DEPTH, plain_array, type_name
+from mlsys_labkit.checks.plain import ATOMS, MAX_DEPTH, plain_array, type_name
 
 _MOST = 10_000  # items that are read, of all levels together
 _RECORD_ITEMS = 4  # a tuple of this length or less holds different quantities, such as (bytes read, bytes written)
 _AXES = 3  # items of a grid or a block
-_ATOMS = (type(None), bool, int, float, complex, str, bytes)
 
 
 def explain(actual: object, expected: object) -> Diagnosis | None:
@@ -62,7 +61,7 @@ def _shared(items: list[Any], wanted: list[Any]) -> Diagnosis | None:
     first: dict[int, int] = {}
     for index, item in enumerate(items):
         earlier = first.setdefault(id(item), index)
-        if earlier == index or type(item) in _ATOMS or issubclass(type(item), tuple):
+        if earlier == index or type(item) in ATOMS or issubclass(type(item), tuple):
             continue
         if _key(wanted[earlier]) != _key(wanted[index]):
             return wrong(
@@ -99,7 +98,7 @@ def _key(item: object, budget: list[int] | None = None, depth: int = 0) -> tuple
         return None
     if isinstance(item, np.generic) and np.dtype(type(item)).type is type(item):
         item = item.item()
-    if type(item) in _ATOMS:
+    if type(item) in ATOMS:
         return type(item).__name__, "NaN" if item != item else item
     if issubclass(type(item), dict):
         pairs = [(_key(one, budget, depth + 1), _key(two, budget, depth + 1)) for one, two in _pairs(item).items()]

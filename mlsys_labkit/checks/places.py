@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mlsys_labkit.checks.comparison import ArrayComparison, Diagnosis, wrong
+from mlsys_labkit.checks.comparison import PAIR, ArrayComparison, Diagnosis, wrong
 
 _BLOCK = 4  # a boundary at a multiple of a smaller power of two is too common to mean a block or tile
 _SEAM = 16  # the least block whose two edges are recognised: pairs at multiples of less are too often chance
-_PAIR = 3  # results of at most this many numbers, such as (FLOPs, bytes), are counts rather than places
 _INPUT = "how does its input differ from that of the right ones: in size, in order?"
 _TERM = "if these are counts, look for a term that is missing, or counted twice; else, what differs about its input?"
 _STRIDE = "compute the element at index 1 by hand: the step from one index to the next (the stride) may be wrong"
@@ -76,7 +75,7 @@ def placed(c: ArrayComparison) -> Diagnosis | None:
     if int(off.sum()) == 1:
         index = ", ".join(str(int(i)) for i in np.argwhere(off)[0])
         place = "what is different about it: a border, the edge of a block or tile, a tie, a zero?"
-        if off.size <= _PAIR:
+        if off.size <= PAIR:
             place = _TERM if c.integers and c.a.min() >= 0 <= c.e.min() else _INPUT
         return wrong(f"only element [{index}] is wrong", place)
     return _border(off) or _one_index(off) or _seams(off) or _periodic(off)

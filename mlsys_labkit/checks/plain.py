@@ -17,6 +17,7 @@ import numpy.typing as npt
 from mlsys_labkit.checks.message import failure
 
 MAX_DEPTH = 32
+ATOMS = (type(None), bool, int, float, complex, str, bytes)
 _DTYPE_OF_NUMBER = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
@@ -90,14 +91,19 @@ def type_name(value: object) -> str:
 
 def _numbers(items: list[Any], name: str) -> npt.NDArray[Any]:
     array = np.array(items) if items else np.array(items, dtype=np.float64)
-    if array.dtype == object:
+    if array.dtype == object or (array.dtype.kind == "f" and all(isinstance(one, int) for one in items) and items):
+        low, high = min(items), max(items)
         raise failure(
-            f"{name}: integer beyond 64 bits",
-            expected="integers from -2^63 to 2^64 - 1",
-            actual=f"about {float(max(items, key=abs)):.3g}",
+            f"{name}: integers beyond 64 bits",
+            expected="integers from -2^63 to 2^63 - 1, or from 0 to 2^64 - 1",
+            actual=f"from {_brief(low)} to {_brief(high)}" if low < high else _brief(high),
             next_step="look for a product or power that grew out of hand",
         )
     return array
+
+
+def _brief(value: int) -> str:
+    return str(value) if value.bit_length() <= 65 else f"an integer of {value.bit_length()} bits"
 
 
 def _from_ndarray(array: npt.NDArray[Any], name: str) -> PlainArray:

@@ -56,7 +56,7 @@ def hint(task: str, rung: int | None = None) -> Hint:
         raise LabkitError(f"there are no hints for {task!r}; its test cell's message says what is wrong")
     if rung is None:
         rung = min(_taken[task] + 1, len(ladder))
-        _taken[task] = rung
     if not 1 <= rung <= len(ladder):
         raise LabkitError(f"{task!r} has hints 1 to {len(ladder)}; you asked for {rung}")
+    _taken[task] = max(_taken[task], rung)
     return Hint(task, rung, len(ladder), ladder[rung - 1])

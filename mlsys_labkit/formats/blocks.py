@@ -67,7 +67,7 @@ class BlockFormat:
             raise FormatError(
                 f"{self.name} scales by the largest number, so all must be finite; take out NaN and infinity"
             )
-        blocks = value.reshape(*value.shape[:-1], -1, self.size)
+        blocks = value.reshape(*value.shape[:-1], value.shape[-1] // self.size, self.size)
         largest = np.abs(blocks).max(-1)
         tensor_scale = self._tensor_scale(largest)
         scale_codes = self._scale_codes(largest / tensor_scale)
@@ -84,7 +84,8 @@ class BlockFormat:
     def _tensor_scale(self, largest: Floats) -> float:
         if self.scaling != "two levels" or not largest.size or not largest.max():
             return 1.0
-        return float(np.float32(largest.max() / (self.element.max * self.scale.max)))
+        limits = np.finfo(np.float32)  # the scale is stored as one
+        return float(np.float32(np.clip(largest.max() / (self.element.max * self.scale.max), limits.tiny, limits.max)))
 
     def _scale_codes(self, largest: Floats) -> Codes:
         if self.scaling == "power of two":

@@ -11,3 +11,7 @@ class CheckpointError(LabkitError):
 
 class ContextError(LabkitError, ValueError):
     """More tokens than the model or its cache has room for, or none at all."""
+
+
+class TokenError(LabkitError, ValueError):
+    """A number that is no token of the model, or a way of drawing tokens that cannot be."""

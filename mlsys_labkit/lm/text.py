@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from mlsys_labkit.lm.cache import KVCache
-from mlsys_labkit.lm.errors import ContextError
+from mlsys_labkit.lm.errors import ContextError, TokenError
 from mlsys_labkit.lm.model import LanguageModel
 
 
@@ -28,7 +28,8 @@ def generate(
     """Yield the tokens that follow ``prompt``, one at a time, until ``new_tokens`` of them or ``stop``.
 
     ``temperature`` 0 takes the likeliest token; above, one is drawn from the ``top_k`` likeliest (0: from all). The
-    same seed draws the same text. Raises ContextError when prompt and new tokens exceed the model's context.
+    same seed draws the same text. Raises ContextError when prompt and new tokens exceed the model's context, and
+    TokenError for a prompt's number that is no token of the model, and for negative numbers.
 
     Example:
         >>> from mlsys_labkit import lm
@@ -39,6 +40,10 @@ def generate(
     """
     if not prompt:
         raise ContextError("the prompt has no token; give at least one, e.g. tokenizer.end to begin a new text")
+    if new_tokens < 0 or not temperature >= 0:
+        raise TokenError(f"new_tokens and temperature are 0 or more, got {new_tokens} and {temperature}")
+    if lost := [token for token in prompt if not 0 <= token < model.config.vocabulary]:
+        raise TokenError(f"the model's tokens are 0 to {model.config.vocabulary - 1}, the prompt has {lost[0]}")
     if len(prompt) + new_tokens > model.config.context:
         raise ContextError(
             f"{len(prompt)} tokens and {new_tokens} new ones exceed the model's {model.config.context} positions"
@@ -49,7 +54,7 @@ def generate(
     tokens = torch.tensor([list(prompt)], device=weight.device)
     for _ in range(new_tokens):
         logits = model(tokens, cache)[0, -1].float()
-        if temperature <= 0:
+        if temperature == 0:
             tokens = logits.argmax().view(1, 1)
         else:
             if top_k:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
-from mlsys_labkit.lm.errors import CheckpointError
+from mlsys_labkit.lm.errors import CheckpointError, TokenError
 
 END_OF_TEXT = "<|endoftext|>"
 # A line break with the indentation after it; a run of letters, digits, punctuation or non-ASCII with the space before
@@ -69,7 +69,9 @@ class Tokenizer:
         return b"".join(map(self.token_bytes, tokens)).decode("utf-8", errors="replace")
 
     def token_bytes(self, token: int) -> bytes:
-        """Return the bytes of one token."""
+        """Return the bytes of one token. Raises TokenError for a number that is no token."""
+        if not 0 <= token <= self.end:
+            raise TokenError(f"a token is a number from 0 to {self.end}, got {token}")
         return END_OF_TEXT.encode() if token == self.end else self._bytes[token]
 
     def _merge(self, word: str) -> tuple[int, ...]:
@@ -85,7 +87,7 @@ class Tokenizer:
     def train(cls, texts: Iterable[str], vocabulary: int) -> Tokenizer:
         """Learn ``vocabulary - 257`` merges, fewer if no pair occurs twice. Ties go to the lower token numbers."""
         counts = Counter(word for text in texts for word in _WORDS.findall(text))
-        words = [(list(word.encode("utf-8")), count) for word, count in sorted(counts.items())]
+        words = [(list(word.encode("utf-8", errors="surrogatepass")), count) for word, count in sorted(counts.items())]
         frequency: Counter[tuple[int, int]] = Counter()
         where: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
         for index, (tokens, count) in enumerate(words):

@@ -1,4 +1,4 @@
-"""Assumptions of the step time; everything else follows from sizes and datasheets."""
+"""Constants that the model of a step's time assumes, each with its meaning."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Assumptions:
     the published runs (``published_runs``); the other runs are held out. The rest is measured by others or assumed, and
     fitted to nothing.
 
-    Raises PlanError for a way or a kernel that there is not.
+    Raises PlanError for an unknown way of cutting or attention kernel, a fraction outside 0 to 1, negative seconds.
     """
 
     compute_fraction: float | None = None
@@ -50,6 +50,13 @@ class Assumptions:
     gap_seconds: float = 2e-6
 
     def __post_init__(self) -> None:
+        for name in ("compute", "sustained", "bandwidth", "link", "memory"):
+            value = getattr(self, f"{name}_fraction")
+            if value is not None and not 0 < value <= 1:
+                raise PlanError(f"{name}_fraction must be above 0 and at most 1, got {value!r}")
+        for name in ("interference", "launch_seconds", "gap_seconds"):
+            if not getattr(self, name) >= 0:
+                raise PlanError(f"{name} must be 0 or more, got {getattr(self, name)!r}")
         kernels, ways = ("flash-1", "flash-2", "flash-3"), ("tensor", "expert", "pipeline", "context", "data")
         if self.attention_kernel not in kernels:
             raise PlanError(f"attention_kernel is one of {', '.join(kernels)}; got {self.attention_kernel!r}")

@@ -73,7 +73,7 @@ class Cluster:
         for name in ("gpus", "gpus_per_node"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise PlanError(f"{name} must be a whole number from 1 up, got {getattr(self, name)!r}")
-        for name in ("watts", "memory_gib", "memory_bytes_per_second"):
+        for name in ("watts", "memory_gib", "memory_bytes_per_second", "host_bytes_per_second"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise PlanError(f"{name} must be above 0, got {getattr(self, name)!r}")
         if self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node:

@@ -96,7 +96,9 @@ class LayerClock:
         return sum(product_seconds(one, device, dtype, peak, self.bandwidth) for one in products)
 
     def _rate(self, dtype: str) -> float:
-        part = self.given.compute_fraction or ceiling(self.cluster.device, dtype) * self.given.sustained_fraction
+        part = self.given.compute_fraction
+        if part is None:
+            part = ceiling(self.cluster.device, dtype) * self.given.sustained_fraction
         return self.cluster.peak(dtype) * part * self.cluster.clock_factor
 
     def _attention(self) -> PassSeconds:

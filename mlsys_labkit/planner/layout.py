@@ -94,6 +94,10 @@ class Layout:
                 f"global_batch={self.global_batch} does not divide into micro-batches of {self.micro_batch} on "
                 f"{self.data} data-parallel ranks; make it a multiple of {self.data * self.micro_batch}"
             )
+        if self.chunks > 1 and self.schedule != "1f1b":
+            raise PlanError(f"chunks belong to the schedule 1f1b; got chunks={self.chunks} with {self.schedule!r}")
+        if self.schedule == "dualpipe" and self.pipeline % 2:
+            raise PlanError(f"dualpipe pairs stages from both ends: pipeline must be even, got {self.pipeline}")
         if self.chunks > 1 and self.micro_batches % self.pipeline:
             raise PlanError(
                 f"interleaving needs micro-batches in multiples of pipeline={self.pipeline}, got {self.micro_batches}"

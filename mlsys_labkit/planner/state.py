@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mlsys_labkit import specs
 from mlsys_labkit.planner.errors import PlanError
 
 
@@ -14,6 +15,8 @@ class Precision:
     The default is mixed precision with Adam: weights and gradients in 16 bits; the optimizer's 12 bytes are a copy of
     the weights, momentum and variance, in 32 bits each. ``Precision.single()`` is everything in 32 bits: 4, 4 and 8.
 
+    Raises PlanError for another dtype than those of ``specs.DTYPES``.
+
     Reference: Rajbhandari et al., "ZeRO", arXiv:1910.02054, sec. 3.1 (K = 12).
     """
 
@@ -21,6 +24,10 @@ class Precision:
     gradient_bytes: float = 2
     optimizer_bytes: float = 12
     compute: str = "bfloat16"
+
+    def __post_init__(self) -> None:
+        if self.compute not in specs.DTYPES:
+            raise PlanError(f"compute is one of {', '.join(specs.DTYPES)}; got {self.compute!r}")
 
     @property
     def itemsize(self) -> int:

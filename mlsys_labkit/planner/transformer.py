@@ -137,8 +137,12 @@ class Transformer:
             >>> round(Transformer.gpt(layers=128, width=25600, heads=160).parameters / 1e9, 1)
             1008.0
 
+        Raises PlanError if the heads do not divide the width.
+
         Reference: Narayanan et al., arXiv:2104.04473, table 1.
         """
+        if heads < 1 or width % heads:
+            raise PlanError(f"width must be a multiple of heads: got {width} and {heads}")
         sizes = (vocabulary, width, layers, heads, heads, width // heads, 4 * width, context)
         return cls(*sizes, tied=True, gated=False, biased=True, positions=context)
 

@@ -29,6 +29,7 @@ _USAGE = "%%ranks 4 [name] [--backend local|gloo|nccl|auto] [--timeout seconds] 
 _ALWAYS = ("rank", "world_size")
 _MODULE = "ranks_cell"
 _KEPT = "__kept__"  # among a rank's variables: the names that its cells have assigned
+_HOME = "__home__"  # and a function whose globals they are: functions of one pickle share them again when unpacked
 
 # What the ranks of (how many, backend) have kept from cell to cell, and the last cell's run.
 _spaces: dict[tuple[int, str], list[dict[str, Any]]] = {}
@@ -100,7 +101,7 @@ def run_cell(shell: InteractiveShell, line: str, cell: str) -> Run:
             fresh = _copied(fresh)
         given.append((code, assigned, space, fresh, backend == "local"))
     run = start(run_on_rank, given, backend, asked.timeout_seconds, asked.memory, quiet=False)
-    values = run.values if backend == "local" else [_unpacked(value) for value in run.values]
+    values = run.values if backend == "local" else [pickle.loads(value) for value in run.values]
     _spaces[size, backend] = values
     shown = [
         {name: one[name] for name in sorted(one[_KEPT]) if name in one and not isinstance(one[name], Lost)}
@@ -168,10 +169,8 @@ def run_on_rank(code: _Code, assigned: set[str], space: dict[str, Any], fresh: M
     """Run the cell on one rank and return the variables it keeps, packed where ranks are processes."""
     import torch.distributed as dist
 
-    if not local:
-        space = _unpacked(space)
+    space = _at_home(space)
     space.update(fresh)
-    _adopt(space)
     space.update(zip(_ALWAYS, (dist.get_rank(), dist.get_world_size()), strict=True))
     space.update(__name__=_MODULE, __builtins__=builtins)
     exec(code.body, space)
@@ -180,7 +179,8 @@ def run_on_rank(code: _Code, assigned: set[str], space: dict[str, Any], fresh: M
         if value is not None:
             print(repr(value))
     space[_KEPT] |= assigned
-    return space if local else _packed({name: space[name] for name in space[_KEPT] | {_KEPT} if name in space})
+    space[_HOME] = types.FunctionType((lambda: None).__code__, space)
+    return space if local else _packed({name: space[name] for name in space[_KEPT] | {_KEPT, _HOME} if name in space})
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
@@ -214,9 +214,20 @@ def _needed(read: set[str], space: Mapping[str, Any]) -> list[str]:
             found.add(name)
             value = space.get(name)
             if getattr(value, "__module__", None) == _MODULE:
-                for one in vars(value).values() if isinstance(value, type) else [value]:
+                for one in _functions(value):
                     todo += _global_names(getattr(one, "__code__", None))
     return sorted(found)
+
+
+def _functions(value: Any) -> Iterator[Any]:
+    """Yield a function, or those of a class or of its object: methods, properties, static and class methods."""
+    if type(value) is types.FunctionType:  # isinstance would run its code
+        yield value
+        return
+    kind = value if isinstance(value, type) else type(value)
+    for base in (base for base in kind.__mro__ if base.__module__ == _MODULE):
+        for one in vars(base).values():
+            yield from (one.fget, one.fset, one.fdel) if isinstance(one, property) else [getattr(one, "__func__", one)]
 
 
 def _global_names(code: Any) -> list[str]:
@@ -261,15 +272,8 @@ def _packed(space: dict[str, Any]) -> bytes:
         return by_value.dumps(kept)
 
 
-def _unpacked(packed: Any) -> dict[str, Any]:
-    return dict(pickle.loads(packed)) if isinstance(packed, bytes) else dict(packed)
-
-
-def _adopt(space: dict[str, Any]) -> None:
-    """Give functions of earlier cells the rank's globals: they arrive with globals of their own."""
-    for name, value in space.items():
-        ours = type(value) is types.FunctionType and value.__module__ == _MODULE  # isinstance would run its code
-        if ours and value.__globals__ is not space:
-            own = types.FunctionType(value.__code__, space, value.__name__, value.__defaults__, value.__closure__)
-            own.__kwdefaults__, own.__doc__ = value.__kwdefaults__, value.__doc__
-            space[name] = own
+def _at_home(space: dict[str, Any]) -> dict[str, Any]:
+    """Return a rank's variables as the globals of the functions and methods among them."""
+    globals_: dict[str, Any] = space[_HOME].__globals__ if _HOME in space else {}
+    globals_.update(space)
+    return globals_

@@ -84,7 +84,7 @@ def flash_attn_func(
     Reference: T. Dao, "FlashAttention-2", 2023; https://github.com/Dao-AILab/flash-attention
     """
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes)
-    out, lse = _attend(q, k, v, _How(softmax_scale, causal, window_size))
+    out, lse = _attend(q, k, v, _Attention(softmax_scale, causal, window_size))
     return (out, lse, None) if return_attn_probs else out
 
 
@@ -124,7 +124,7 @@ def flash_attn_varlen_func(
     (heads, tokens), and None. Raises RanksError as ``flash_attn_func`` does.
     """
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes, block_table=block_table)
-    how = _How(softmax_scale, causal, window_size)
+    how = _Attention(softmax_scale, causal, window_size)
     parts = [_attend(q_, k_, v_, how) for q_, k_, v_ in _sequences((q,), (k, v), cu_seqlens_q, cu_seqlens_k)]
     out = torch.cat([each[0] for each, _ in parts])
     return (out, torch.cat([each[0] for _, each in parts], 1), None) if return_attn_probs else out
@@ -160,7 +160,7 @@ def _flash_attn_forward(
     """Return the output, the logarithm of each denominator, and nothing in place of dropout's mask and seed."""
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes)
     with torch.no_grad():
-        out, lse = _attend(q, k, v, _How(softmax_scale, causal, (window_size_left, window_size_right)))
+        out, lse = _attend(q, k, v, _Attention(softmax_scale, causal, (window_size_left, window_size_right)))
     return out, lse, None, None
 
 
@@ -186,7 +186,7 @@ def _flash_attn_backward(
 ) -> Tensor:
     """Write the gradients into ``dq``, ``dk`` and ``dv``, and return the sum of dout times out in each row."""
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes)
-    how = _How(softmax_scale, causal, (window_size_left, window_size_right))
+    how = _Attention(softmax_scale, causal, (window_size_left, window_size_right))
     *found, row_sums = _backward(dout, (q, k, v), out, softmax_lse, how)
     for given, one in zip((dq, dk, dv), found, strict=True):
         if given is not None:
@@ -214,7 +214,7 @@ def _flash_attn_varlen_forward(
 ) -> tuple[Tensor, Tensor, None, None]:
     """Do as ``_flash_attn_forward`` for sequences one after the other; the logarithms are (heads, tokens)."""
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes, block_table=block_table)
-    how = _How(softmax_scale, causal, (window_size_left, window_size_right))
+    how = _Attention(softmax_scale, causal, (window_size_left, window_size_right))
     with torch.no_grad():
         parts = [_attend(q_, k_, v_, how) for q_, k_, v_ in _sequences((q,), (k, v), cu_seqlens_q, cu_seqlens_k)]
     return torch.cat([out[0] for out, _ in parts]), torch.cat([lse[0] for _, lse in parts], 1), None, None
@@ -246,7 +246,7 @@ def _flash_attn_varlen_backward(
 ) -> Tensor:
     """Do as ``_flash_attn_backward`` for sequences one after the other."""
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes)
-    how = _How(softmax_scale, causal, (window_size_left, window_size_right))
+    how = _Attention(softmax_scale, causal, (window_size_left, window_size_right))
     lse = softmax_lse.t().unsqueeze(-1)
     parts = [
         _backward(dout_, (q_, k_, v_), out_, lse_[..., 0].transpose(1, 2), how)
@@ -259,13 +259,15 @@ def _flash_attn_varlen_backward(
 
 
 @dataclass(frozen=True)
-class _How:
+class _Attention:
+    """Scale of the scores, and which keys a query sees: causal, a window of (left, right), -1 for no end."""
+
     scale: float | None
     causal: bool
     window: tuple[int, int]
 
     def hidden(self, rows: int, columns: int) -> Tensor | None:
-        """Return where a row may not look; the last row and the last column belong together."""
+        """Return a mask [rows, columns], True where a query may not see a key; the last ones of both are aligned."""
         left, right = self.window[0], 0 if self.causal else self.window[1]
         if left < 0 and right < 0:
             return None
@@ -274,8 +276,14 @@ class _How:
         return (ahead > right if right >= 0 else none) | (ahead < -left if left >= 0 else none)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, how: _How) -> tuple[Tensor, Tensor]:
+def _attend(q: Tensor, k: Tensor, v: Tensor, how: _Attention) -> tuple[Tensor, Tensor]:
     """Return the output and the logarithm of each denominator, (batch, heads, length); of an empty row 0 and inf."""
+    if not q.numel() or not k.numel():  # torch's operator divides by the length
+        batch, rows, heads, _ = q.shape
+        nothing_q, nothing_k, nothing_v = (one.masked_fill(torch.tensor(True), 0.0) for one in (q, k, v))
+        return nothing_q + nothing_k.sum() + nothing_v.sum(), q.new_full(
+            (batch, heads, rows), math.inf, dtype=torch.float32
+        )
     hidden = how.hidden(q.shape[1], k.shape[1])
     out, lse = torch_private.attention(_by_head(q, k, v), _bias(hidden, q), how.scale)
     out = out.transpose(1, 2).contiguous()
@@ -284,10 +292,12 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, how: _How) -> tuple[Tensor, Tensor]
 
 @torch.no_grad()
 def _backward(
-    dout: Tensor, qkv: tuple[Tensor, Tensor, Tensor], out: Tensor, lse: Tensor, how: _How
+    dout: Tensor, qkv: tuple[Tensor, Tensor, Tensor], out: Tensor, lse: Tensor, how: _Attention
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients and the row sums of dout times out; ``lse`` may be that of more keys than these."""
     q, k, v = qkv
+    if not q.numel() or not k.numel():
+        return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v), torch.zeros_like(lse)
     bias = _bias(how.hidden(q.shape[1], k.shape[1]), q)
     found = torch_private.attention_backward(*_by_head(dout), *_by_head(q, k, v), *_by_head(out), lse, bias, how.scale)
     dq, dk, dv = (each.transpose(1, 2) for each in found)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 
+from mlsys_labkit._base.arguments import count
+from mlsys_labkit._base.limits import usable_cores
+
 FAILED = 1
 # Options of torchrun that one machine without a rendezvous needs no answer to.
 _UNUSED = (
     *("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf", "--max-restarts", "--monitor-interval"),
     *("--master-addr", "--master-port", "--node-rank", "--start-method", "--log-dir", "--role", "--local-addr"),
+    *("--redirects", "--tee", "--local-ranks-filter", "--logs-specs", "--log-line-prefix-template", "--numa-binding"),
+    *("--event-log-handler", "--signals-to-handle"),
 )
 
 
@@ -16,8 +21,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Add ``torchrun`` to the ``labkit`` command."""
     parser = verbs.add_parser("torchrun", help="run a torch.distributed program on many ranks, with or without GPUs")
     parser.add_argument(
-        "--nproc-per-node", "--nproc_per_node", "--nproc", type=_count, default=2, metavar="N",
-        help="number of ranks (default: 2)",
+        "--nproc-per-node", "--nproc_per_node", "--nproc", type=_ranks, default=2, metavar="N",
+        help="number of ranks, or gpu, cpu, auto: one for each GPU or core (default: 2)",
     )  # fmt: skip
     parser.add_argument(
         "--backend", choices=("auto", "local", "gloo", "nccl"), default="auto",
@@ -37,10 +42,16 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.set_defaults(run=_run)
 
 
-def _count(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of ranks; write one, such as 4")
-    return int(text)
+def _ranks(text: str) -> int:
+    """Return the number of ranks: a number, or torchrun's words for one rank for each GPU or core."""
+    if text not in ("gpu", "cpu", "auto"):
+        return count(text)
+    import torch
+
+    gpus = 0 if text == "cpu" else torch.cuda.device_count()
+    if text == "gpu" and not gpus:
+        raise argparse.ArgumentTypeError("torch sees no GPU here; give a number, or auto")
+    return gpus or max(1, int(usable_cores()))
 
 
 def _run(chosen: argparse.Namespace) -> int:

@@ -43,10 +43,11 @@ def probabilities(logits: Tensor, requests: Sequence[Request]) -> Tensor:
         tensor([[0.5000, 0.0000, 0.5000]], dtype=torch.float64)
     """
 
-    def column(name: str) -> Tensor:
-        return torch.tensor([[getattr(each, name)] for each in requests], dtype=torch.float64, device=logits.device)
+    def column(values: Iterable[float]) -> Tensor:
+        return torch.tensor([*values], dtype=torch.float64, device=logits.device)[:, None]
 
-    temperature, top_k, top_p = column("temperature"), column("top_k"), column("top_p")
+    temperature, top_p = column(each.temperature for each in requests), column(each.top_p for each in requests)
+    top_k = column(min(each.top_k, logits.shape[-1]) for each in requests)  # as given, it may exceed any float
     sharpened = logits.double() / temperature.where(temperature > 0, 1.0)
     ordered, tokens = sharpened.softmax(-1).sort(dim=-1, descending=True, stable=True)
     rank = torch.arange(logits.shape[-1], device=logits.device)

@@ -98,6 +98,16 @@ def test_integers_are_twos_complement(bits: int) -> None:
     assert np.array_equal(made.decode(made.encode(values)), expected)
 
 
+@pytest.mark.filterwarnings("error")
+def test_nvfp4_holds_the_largest_and_the_smallest_numbers_at_its_limits() -> None:
+    """The scale of the tensor is a float32: beyond it numbers saturate, below it they are 0."""
+    largest = blocks("nvfp4").round(np.full(16, 1e300))
+    assert np.isfinite(largest).all()
+    assert (largest > 1e38).all()
+    assert (blocks("nvfp4").round(np.full(16, 1e-45)) == 0).all()
+    assert blocks("nvfp4").round(np.ones((0, 16))).shape == (0, 16)
+
+
 def test_formats_refuse_values_and_shapes_they_cannot_hold() -> None:
     with pytest.raises(FormatError, match="blocks of 32 along the last axis; its length is 33"):
         blocks("mxfp4").quantize(np.ones(33))

@@ -189,4 +189,8 @@ def test_trace_accesses_refuses_what_it_cannot_trace():
         trace_accesses(lambda a: a.argmax(), np.zeros(3))
     with pytest.raises(AccessError, match=r"assign: a\[\.\.\.\]"):
         trace_accesses(lambda a: np.copyto(a, 1.0), np.zeros(3))
+    with pytest.raises(AccessError, match=r"add\.at .* assign: a\[\.\.\.\]"):
+        trace_accesses(lambda a: np.add.at(a, [0, 0], 1.0), np.zeros(3))
+    with pytest.raises(AccessError, match="at most 128 arrays, got more"):
+        trace_accesses(lambda *a: None, *[np.zeros(1)] * 129)
     assert isinstance(trace_accesses(lambda a: isinstance(a, TracedArray), np.zeros(1)).result, bool)

@@ -135,6 +135,8 @@ def test_digits_lost_to_arithmetic_are_not_blamed_on_a_cast_alone():
         (1.0, np.ones(1), "reshape"),
         ([[1, 2], [3]], np.ones((2, 2)), "ragged"),
         (10**30, 1.0, "beyond 64 bits"),
+        (10**400, 1.0, "an integer of 1329 bits"),
+        ([2**63, -1], [1.0, 1.0], "from -1 to 9223372036854775808"),
         (np.array(["a"]), np.ones(1), "an array of numbers"),
         (torch.ones(3, device="meta"), np.ones(3), "without plain values"),
         (torch.ones(3).to_sparse(), np.ones(3), "without plain values"),

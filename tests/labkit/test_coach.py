@@ -33,7 +33,11 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_ladder_climbs_and_stays_on_the_last_rung() -> None:
     assert [coach.hint("slice_rows").rung for _ in range(5)] == [1, 2, 3, 3, 3]
     assert coach.hint("slice_rows", 1).text == "Think of the header."
+    assert hints.taken("slice_rows") == 3
     assert "last hint" in str(coach.hint("slice_rows", 3))
+    hints._taken.clear()
+    coach.hint("slice_rows", 2)
+    assert hints.taken("slice_rows") == 2, "a hint that was asked for by its number has been taken as well"
     assert all("Hints cost no marks." in str(coach.hint("slice_rows", rung)) for rung in (1, 2, 3))
     with pytest.raises(LabkitError, match="has hints 1 to 3; you asked for 4"):
         coach.hint("slice_rows", 4)

@@ -70,8 +70,12 @@ def test_facts_refuses_a_day_that_is_no_date(capsys) -> None:
     with pytest.raises(SystemExit):
         cli.main(["facts", "--today", "yesterday"])
     assert "--today" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["facts", "--stale", "--months", "-5"])
+    assert "expected a whole number from 1, got '-5'" in capsys.readouterr().err
 
 
 def test_months_before_ends_at_the_last_day_of_a_shorter_month() -> None:
     assert facts.months_before(date(2024, 3, 31), 1) == date(2024, 2, 29)
     assert facts.months_before(date(2026, 1, 15), 13) == date(2024, 12, 15)
+    assert facts.months_before(date(2026, 1, 15), 99_999) == date.min

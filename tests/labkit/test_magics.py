@@ -81,10 +81,12 @@ def test_bench_times_a_statement(shell: InteractiveShell) -> None:
     assert isinstance(timing, Timing)
     assert timing.median > 0
     assert timing.name == "sum(range(1000))"
+    assert shell.run_line_magic("bench", "-s 0.05 sum(range(10))  # it's short").median > 0
 
 
 @pytest.mark.parametrize(
-    ("line", "message"), [("", "%bench needs a statement"), ("-s soon f()", "%bench -s takes seconds")]
+    ("line", "message"),
+    [("", "%bench needs a statement"), ("-s soon f()", "%bench -s takes seconds"), ("-s 0.5", "a statement")],
 )
 def test_bench_magic_explains_its_arguments(shell: InteractiveShell, line: str, message: str) -> None:
     with pytest.raises(LabkitError, match=message):

@@ -91,6 +91,16 @@ def test_controls_keep_their_keys_from_jupyterlab(show: Open, make: Callable[[],
         assert control.get_attribute("data-lm-suppress-shortcuts") == "true", control.evaluate("node => node.outerHTML")
 
 
+def draws_keeps_its_keys_and_is_accessible(show: Open, make: Callable[[], Any], scheme: str) -> None:
+    for width in (900, 420):
+        test_draws_without_kernel_or_network(show, make, width, scheme)
+    test_controls_keep_their_keys_from_jupyterlab(show, make)
+    page = show(make().html(), scheme=scheme)
+    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8"))
+    found = page.evaluate("axe.run('main').then(result => result.violations)")
+    assert [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found] == []
+
+
 @all_widgets
 def test_reads_with_scripts_off(show: Open, make: Callable[[], Any]) -> None:
     page = show(make().html(), scripts=False)

@@ -161,6 +161,9 @@ def test_full_cache_and_long_text_raise_context_error() -> None:
         model(torch.zeros(1, 5, dtype=torch.long), lm.KVCache(config, capacity=4))
     with pytest.raises(lm.ContextError, match="both from 1 up"):
         model(torch.zeros(1, 0, dtype=torch.long))
+    for prompt, new, options in (([40], 1, {}), ([-1], 1, {}), ([1], -3, {}), ([1], 1, {"temperature": -1.0})):
+        with pytest.raises(lm.TokenError, match=r"the model's tokens are 0 to 39|0 or more, got"):
+            list(lm.generate(model, prompt, new, **options))
     with pytest.raises(lm.ContextError, match="window takes 8 tokens and the text has 5"):
         lm.perplexity(model, torch.zeros(5, dtype=torch.long))
 

@@ -10,7 +10,7 @@ import pytest
 import tokenizers
 from hypothesis import given, strategies as st
 
-from mlsys_labkit.lm import CheckpointError, Tokenizer
+from mlsys_labkit.lm import CheckpointError, TokenError, Tokenizer
 from mlsys_labkit.lm.checkpoint import WEIGHTS
 from mlsys_labkit.lm.tokenizer import WORD
 
@@ -56,6 +56,17 @@ def test_encode_treats_end_of_text_string_as_text(shipped: tuple[Tokenizer, toke
 @pytest.mark.parametrize("text", TEXTS)
 def test_training_merges_the_most_frequent_pair_each_time(text: str) -> None:
     assert list(Tokenizer.train([text], 300).merges) == merged_slowly(text, 300 - 257)
+
+
+def test_training_takes_what_encode_takes() -> None:
+    lone = "\ud800a"  # a surrogate without its pair, as a damaged file may have
+    assert Tokenizer.train([lone], 300).encode(lone)
+
+
+@pytest.mark.parametrize("token", [-1, 10**6])
+def test_numbers_that_are_no_token_are_refused(shipped: tuple[Tokenizer, tokenizers.Tokenizer], token: int) -> None:
+    with pytest.raises(TokenError, match=rf"a token is a number from 0 to \d+, got {token}"):
+        shipped[0].decode([token])
 
 
 @given(text=st.text(alphabet="ab c", max_size=60))

@@ -88,7 +88,7 @@ def test_blocks_with_the_denominator_of_all_give_the_whole_gradient() -> None:
 def test_sequences_one_after_the_other() -> None:
     q, k, v = (one[0].detach().requires_grad_() for one in inputs(9, 9, 2, 2)[0])
     gradient = inputs(9, 9, 2, 2)[1][0]
-    starts = torch.tensor([0, 2, 3, 9], dtype=torch.int32)
+    starts = torch.tensor([0, 2, 2, 3, 9], dtype=torch.int32)  # the second one is empty
     out, lse, _ = flash_attention.flash_attn_varlen_func(
         q, k, v, starts, starts, 6, 6, causal=True, return_attn_probs=True
     )
@@ -106,6 +106,17 @@ def test_sequences_one_after_the_other() -> None:
         gradient, q, k, v, out, lse, *found, starts, starts, 6, 6, 0.0, scale, True
     )
     torch.testing.assert_close(found, [*expected])
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(0, 3), (3, 0), (0, 0)])
+def test_attention_without_queries_or_keys(rows: int, columns: int) -> None:
+    """Of no key comes an output of 0, as in the package; nothing follows from a sequence without a query."""
+    q, k, v = (torch.ones(1, length, 2, 8, requires_grad=True) for length in (rows, columns, columns))
+    out, lse, _ = flash_attention.flash_attn_func(q, k, v, return_attn_probs=True)
+    torch.testing.assert_close(out, torch.zeros(1, rows, 2, 8))
+    torch.testing.assert_close(lse, torch.full((1, 2, rows), math.inf))
+    for gradient, one in zip(torch.autograd.grad(out, (q, k, v), torch.ones_like(out)), (q, k, v), strict=True):
+        torch.testing.assert_close(gradient, torch.zeros_like(one))
 
 
 def test_packed_tensors() -> None:

@@ -34,6 +34,23 @@ def test_receive_buffer_is_poisoned_until_its_wait() -> None:
     assert local(early, 2).values == [(True, True, 14.0), (True, True, 3.0)]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "wrong"), [(torch.uint8, 255), (torch.bool, True), (torch.int8, -128), (torch.uint16, 65535)]
+)
+def test_buffers_of_every_kind_of_number_are_poisoned(dtype: torch.dtype, wrong: int) -> None:
+    def early() -> list[int]:
+        x = torch.zeros(2, dtype=dtype)
+        if dist.get_rank() == 0:
+            dist.send(x, 1)
+            return []
+        request = dist.irecv(x, 0)
+        seen = x.tolist()
+        request.wait()
+        return [*seen, *x.tolist()]
+
+    assert local(early, 2).values == [[], [wrong, wrong, 0, 0]]
+
+
 def test_output_that_overlaps_the_input_is_not_poisoned() -> None:
     def in_place() -> list[float]:
         whole = torch.zeros(2)

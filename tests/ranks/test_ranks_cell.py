@@ -69,6 +69,35 @@ def test_variables_outlive_the_cell_on_each_rank(shell: InteractiveShell, backen
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_functions_and_methods_of_earlier_cells_see_the_names_of_today(shell: InteractiveShell, backend: str) -> None:
+    def ranks_cell(body: str) -> None:
+        shell.run_cell_magic("ranks", f"2 --backend {backend}", body)
+
+    shell.run_cell("late = 10")
+    ranks_cell(
+        "scale = 1\n"
+        "def f():\n"
+        "    return scale\n"
+        "f.tag = 5\n"
+        "class A:\n"
+        "    def m(self):\n"
+        "        return scale\n"
+        "    @property\n"
+        "    def p(self):\n"
+        "        return late\n"
+        "    @staticmethod\n"
+        "    def s():\n"
+        "        return late\n"
+        "made = A()\n"
+    )
+    ranks_cell("x = 1")
+    ranks_cell("scale = 3 + rank")
+    shell.run_cell("late = 20")
+    ranks_cell("seen = f(), f.tag, A().m(), made.m(), made.p, A.s()")
+    assert ranks.pull("seen") == [(3, 5, 3, 3, 20, 20), (4, 5, 4, 4, 20, 20)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_cell_reads_variables_that_ranks_assigned(shell: InteractiveShell, backend: str) -> None:
     shell.run_cell("z = 5\ndef which():\n    return 'notebook'")
     shell.run_cell_magic("ranks", f"2 --backend {backend}", "z = z + rank\ndef which():\n    return 'rank'\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -158,13 +157,7 @@ def test_a_wrong_argument_is_one_line(make: Callable[[], Any], says: str) -> Non
 @pytest.mark.parametrize("make", [MAKERS[name] for name in ("exchange", "interleaved", "timeline")])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_draws_keeps_its_keys_and_is_accessible(show: Open, make: Callable[[], Any], scheme: str) -> None:
-    for width in (900, 420):
-        in_browser.test_draws_without_kernel_or_network(show, make, width, scheme)
-    in_browser.test_controls_keep_their_keys_from_jupyterlab(show, make)
-    page = show(make().html(), scheme=scheme)
-    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8"))
-    found = page.evaluate("axe.run('main').then(result => result.violations)")
-    assert [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found] == []
+    in_browser.draws_keeps_its_keys_and_is_accessible(show, make, scheme)
 
 
 @pytest.mark.browser

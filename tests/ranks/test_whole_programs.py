@@ -298,7 +298,13 @@ def test_a_program_for_gpus_runs_on_the_cpu(tmp_path: Path, monkeypatch: pytest.
     assert (torch.cuda.set_device, torch.load, DistributedDataParallel.__init__, torch.nn.Module.to) == functions
 
 
-@pytest.mark.parametrize("arguments", [["--nproc-per-node=2"], ["--nproc_per_node", "2", "--standalone", "--nnodes=1"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--nproc-per-node=2", "--tee", "3", "--local-ranks-filter=0"],
+        ["--nproc_per_node", "2", "--standalone", "--nnodes=1"],
+    ],
+)
 def test_the_command_takes_torchruns_options(
     folder: Path, arguments: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -347,5 +353,5 @@ def test_what_cannot_be_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
     assert labkit(["torchrun", "--nnodes", "2", str(file)]) == 2
     assert "all ranks run on this machine" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        labkit(["torchrun", "--nproc", "gpu", str(file)])
-    assert "write one, such as 4" in capsys.readouterr().err
+        labkit(["torchrun", "--nproc", "many", str(file)])
+    assert "expected a whole number from 1, got 'many'" in capsys.readouterr().err

@@ -50,6 +50,8 @@ def test_probabilities_use_each_rows_own_request() -> None:
     torch.testing.assert_close(shares[1], logits[0].double().softmax(-1))
     torch.testing.assert_close(shares[2, :2], logits[0, :2].double().softmax(-1))
     assert shares[2, 2] == 0
+    beyond_floats = Request("d", (1,), temperature=1.0, top_k=10**400)
+    assert torch.equal(probabilities(logits[:1], [beyond_floats]), shares[1:2])
 
 
 def test_uniform_numbers_are_uniform_and_independent() -> None:

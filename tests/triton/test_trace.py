@@ -15,7 +15,7 @@ import triton.language as tl  # noqa: E402
 
 from mlsys_labkit.checks import CheckError, ImpossibleCountError, expect_no_findings, expect_traffic  # noqa: E402
 from mlsys_labkit.triton_trace import LaunchTrace, trace, tracing  # noqa: E402
-from mlsys_labkit.triton_trace.errors import TritonKernelError, TritonTraceError  # noqa: E402
+from mlsys_labkit.triton_trace.errors import TritonKernelError, TritonLaunchError, TritonTraceError  # noqa: E402
 from mlsys_labkit.triton_trace.raw_accesses import trace_raw  # noqa: E402
 from tests.triton import kernels  # noqa: E402
 
@@ -225,6 +225,22 @@ def test_trace_of_empty_grid() -> None:
     idle = trace(kernels.add)[(1,)](zeros(1), zeros(1), zeros(1), 0, BLOCK=16)
     assert [(one.elements, one.masked_off) for one in idle.accesses] == [(0, 16)] * 3
     assert idle.l2_bytes(1 << 20) == 0
+
+
+@pytest.mark.parametrize(
+    ("grid", "says"),
+    [
+        ((100 / 64,), r"whole numbers, got 1\.5625; round up with triton\.cdiv"),
+        (2.5, r"got 2\.5"),
+        (("2",), "got '2'"),
+        ((True,), "got True"),
+        (lambda meta: (1, 1, 1, 1), "1 to 3 numbers"),
+    ],
+)
+def test_a_grid_that_is_no_whole_number_is_refused(grid: Any, says: str) -> None:
+    """Triton's own launcher takes integers only; a part of a program would be dropped in silence."""
+    with pytest.raises(TritonLaunchError, match=says):
+        kernels.add[grid](zeros(1), zeros(1), zeros(1), 1, BLOCK=16)
 
 
 @triton.jit

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mlsys_grading.arguments import GRADED_COURSE_MODULES, add_course, add_lab, count, need
+from mlsys_grading.arguments import GRADED_COURSE_MODULES, add_course, add_lab, need
+from mlsys_labkit._base.arguments import count
 
 
 def add_explain_parser(verbs: Any) -> None:

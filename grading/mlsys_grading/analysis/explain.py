@@ -1,6 +1,6 @@
 """One student's task explained: its text, the answer, each test's mark with its reason, and similar wrong answers.
 
-For instructors: it quotes what hidden tests said. Students get ``book.feedback``.
+For instructors: it quotes what hidden tests said. Students get ``gradebook.feedback``.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class CommonAnswer:
     Attributes:
         same_code: students who wrote that program, but for names and layout.
         same_results: students whose answer has the same result in every test; several wrong answers may share it.
-        same_failures: students whose answer alone fails the same tests so, with other results.
+        same_failures: students whose answer fails the tests that this wrong answer alone fails, with other messages.
     """
 
     task: str

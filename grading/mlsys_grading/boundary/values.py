@@ -296,7 +296,7 @@ class Decoder:
     def _argument(self, depth: int, number: Any) -> Any:
         (number,) = whole_numbers([number])
         if not 0 <= number < len(self.same):
-            raise ProtocolError("an argument that there is not")
+            raise ProtocolError("an unknown argument")
         return self.same[number]
 
     def _generator(self, depth: int, name: Any, state: Any) -> np.random.Generator:

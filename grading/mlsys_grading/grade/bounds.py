@@ -46,7 +46,7 @@ class Bounds:
     def stated(self, limits: Mapping[str, Any]) -> Bounds:
         """Return these bounds, changed by the ``limits`` given by the names above.
 
-        Raises LabkitError for a name that there is not, or a value that it cannot have.
+        Raises LabkitError for an unknown name, or a value that it cannot have.
 
         Example:
             >>> Bounds().stated({"memory_gib": 8, "gpu": True}).limits.memory_bytes >> 30

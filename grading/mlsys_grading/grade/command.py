@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from mlsys_grading.arguments import add_course, count, need
+from mlsys_grading.arguments import add_course, need
+from mlsys_labkit._base.arguments import count
 from mlsys_labkit.errors import LabkitError
 
 

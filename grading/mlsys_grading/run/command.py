@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mlsys_grading.arguments import add_labs, count, need
+from mlsys_grading.arguments import add_labs, need
+from mlsys_labkit._base.arguments import count
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

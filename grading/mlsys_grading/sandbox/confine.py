@@ -31,10 +31,6 @@ FAILED = 113
 Oversee = Callable[[int, cgroup.Cgroup | None], int]
 
 
-class SandboxError(LabkitError):
-    """An error: this machine does not allow a sandbox, or one could not be made."""
-
-
 class _KeeperIsGoneError(Exception):
     """An error: the keeper was killed while its sandbox was being made, so no process waits for the result."""
 

@@ -15,6 +15,7 @@ NCCL add in orders of their own, so their last bits differ. AVG divides the sum,
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -153,6 +154,16 @@ class Network:
         return member
 
 
+def _wrong(dtype: torch.dtype) -> float:
+    """Return NaN, True, or the integer that is farthest from 0."""
+    if dtype.is_floating_point or dtype.is_complex:
+        return math.nan
+    if dtype == torch.bool:
+        return True
+    limits = torch.iinfo(dtype)
+    return limits.min or limits.max
+
+
 def poison(given: Arguments, exchanges: Sequence[Exchange]) -> None:
     """Fill buffers with wrong values until a wait for them, except where an input shares their memory."""
     inputs = {one.untyped_storage().data_ptr() for one in given.inputs}
@@ -160,10 +171,7 @@ def poison(given: Arguments, exchanges: Sequence[Exchange]) -> None:
         for buffer in exchange.gets:
             if buffer.untyped_storage().data_ptr() in inputs:
                 continue
-            if buffer.is_floating_point() or buffer.is_complex():
-                buffer.detach().fill_(float("nan"))
-            elif buffer.dtype != torch.bool:
-                buffer.detach().fill_(torch.iinfo(buffer.dtype).min)
+            buffer.detach().fill_(_wrong(buffer.dtype))
 
 
 def _exchanged(given: Arguments, all_: list[Exchange]) -> list[list[torch.Tensor | None]]:

@@ -60,6 +60,8 @@ def _operation(event: Event, tags: Mapping[str, int], compute_seconds: TaskSecon
             to = event.peers[0]
             return Isend(to, event.bytes, tag, event.key) if late else Send(to, event.bytes, tag)
         case "recv":
+            if not event.peers:
+                raise RanksError(f"rank {event.rank} waits for a message of any rank, which none sent")
             return Irecv(event.peers[0], tag, event.key) if late else Recv(event.peers[0], tag)
         case "wait":
             return Wait(event.key)

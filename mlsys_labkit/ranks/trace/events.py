@@ -129,7 +129,7 @@ class RunTrace:
         return tuple(Edge(*ends, *sums[ends]) for ends in sorted(sums))
 
     def work(self, rank: int) -> Work:
-        """Return the messages that a rank sent itself, as ``Work``. Collectives of a library are not counted."""
+        """Return a rank's point-to-point sends as ``Work``; collectives of a library are not counted."""
         how = {"messages": "counted", "message_bytes": "counted"}
         name = f"rank {rank}"
         return Work(messages=self.messages(rank), message_bytes=self.sent_bytes(rank), name=name, how=how)

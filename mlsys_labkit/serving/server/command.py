@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlsys_labkit._base.arguments import count
 from mlsys_labkit.errors import LabkitError, require
 from mlsys_labkit.serving.server.load import KEY_VARIABLE
 
@@ -40,20 +41,18 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--port", type=int, default=8000, help="port (default: 8000); 0 chooses a free port and prints it"
     )
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--blocks", type=_count, metavar="N", help="blocks of the key-value cache")
+    size.add_argument("--blocks", type=count, metavar="N", help="blocks of the key-value cache")
     size.add_argument("--memory", type=_size, metavar="1GiB", help="size of the key-value cache (default: 256MiB)")
+    parser.add_argument("--block-size", type=count, default=16, metavar="TOKENS", help="tokens per block (default: 16)")
     parser.add_argument(
-        "--block-size", type=_count, default=16, metavar="TOKENS", help="tokens per block (default: 16)"
-    )
-    parser.add_argument(
-        "--max-batch", type=_count, default=16, metavar="N", help="sequences per batch, at most (default: 16)"
+        "--max-batch", type=count, default=16, metavar="N", help="sequences per batch, at most (default: 16)"
     )
     parser.add_argument(
         "--dtype", choices=_DTYPES, default="float32", help="format of weights and cache (default: float32)"
     )
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (cpu)")
     parser.add_argument(
-        "--threads", type=_count, metavar="N", help="CPU threads per step (default: by the size of the model)"
+        "--threads", type=count, metavar="N", help="CPU threads per step (default: by the size of the model)"
     )
     parser.add_argument("--speculate", choices=("ngram",), help="propose tokens from the text so far, and verify them")
     parser.add_argument(
@@ -202,12 +201,6 @@ def _device(name: str) -> Any:
         reason = str(error).splitlines()[0]
         raise LabkitError(f"--device {name} cannot be used here ({reason}); try cpu") from None
     return device
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch(r"0*[1-9][0-9]{0,8}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 up")
-    return int(text)
 
 
 def _size(text: str) -> int:

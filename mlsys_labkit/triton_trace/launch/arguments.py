@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -128,13 +129,23 @@ def wrapped(
 def grid_of(grid: Any, bound: dict[str, Any]) -> tuple[int, int, int]:
     """Return the grid as (x, y, z). Raises TritonLaunchError."""
     given = grid(bound) if callable(grid) else grid
-    sizes = (given,) if isinstance(given, (int, np.integer)) else tuple(given)
+    sizes = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     if not 1 <= len(sizes) <= 3:
         raise TritonLaunchError(f"a grid has 1 to 3 numbers, got {sizes}")
-    whole = tuple(int(size) for size in sizes) + (1,) * (3 - len(sizes))
+    whole = (*map(_whole, sizes), 1, 1)[:3]
     if any(size < 0 for size in whole) or whole[0] >= 1 << 31 or max(whole[1:]) > 65535:
         raise TritonLaunchError(f"expected a grid of at most 2147483647 x 65535 x 65535 programs, got {sizes}")
     return whole[0], whole[1], whole[2]
+
+
+def _whole(size: Any) -> int:
+    try:
+        if isinstance(size, bool):
+            raise TypeError
+        return operator.index(size)
+    except TypeError:
+        hint = "; round up with triton.cdiv(n, BLOCK)" if isinstance(size, (float, np.floating)) else ""
+        raise TritonLaunchError(f"a grid is made of whole numbers, got {size!r}{hint}") from None
 
 
 def pack(function: Function, bound: dict[str, Any], reachable: Sequence[Any] = ()) -> Packed:
