@@ -2,6 +2,7 @@ import { h, s, frame, ladder, choice, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { verticals } from "../shared/axes.js";
 import { plain, whole } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { word, operation, balance } from "./model.js";
 
@@ -88,7 +89,8 @@ export function render({ model, el }) {
       (model.get("uses") === 1 ? "once" : `${whole(model.get("uses"))} times`) +
       `: ${Math.round((100 * parts.movement) / all)} % of ${pj(all)} is movement; both are equal ` +
       `at ${plain(even)} uses.`;
-    rungsBox.replaceChildren(
+    fill(
+      rungsBox,
       picture(
         {
           width,
@@ -125,7 +127,8 @@ export function render({ model, el }) {
         ),
       ),
     );
-    ratio.replaceChildren(
+    fill(
+      ratio,
       picture(
         { width, height: 54, "aria-label": said },
         s("text", { x: 0, y: 12 }, "one operation"),

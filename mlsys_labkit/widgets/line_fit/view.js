@@ -1,6 +1,7 @@
 import { h, s, unique, frame, slider, button, picture, fit, whileHeld } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { plain } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { error, gradient, best, level, largest_rate } from "./model.js";
 
@@ -140,6 +141,7 @@ export function render({ model, el }) {
   const ends = [end("Left end of the line", x0, x1), end("Right end of the line", x1, x0)];
   board.append(held(left, ...ends), held(right, you));
   ui.stage.append(board);
+  const clip = unique("lk-clip");
   function paint(width) {
     const narrow = width < 560,
       w = narrow ? width : (width - 24) / 2,
@@ -151,8 +153,8 @@ export function render({ model, el }) {
     const said =
       `Slope ${plain(at[0])}, intercept ${plain(at[1])}: mean squared error ${plain(now)}, least ` +
       `possible ${plain(least)}.`;
-    const clip = unique("lk-clip");
-    left.replaceChildren(
+    fill(
+      left,
       picture(
         {
           width: w,
@@ -176,7 +178,8 @@ export function render({ model, el }) {
     place = { w, tall };
     const rings = [0.05, 0.2, 0.5, 1, 2, 4, 8].map((f) => level(x, y, f * (error(x, y, ...start) - least) + 1e-12));
     const points = (list) => list.map(([a, c]) => `${mx(a).toFixed(1)},${my(c).toFixed(1)}`).join(" ");
-    right.replaceChildren(
+    fill(
+      right,
       picture(
         {
           width: w,

@@ -2,6 +2,7 @@ import { h, s, colourKeys, frame, slider, ladder, choice, grid, picture, fit } f
 import { handle, held } from "../shared/handle.js";
 import { horizontals } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { stage, fullest, tensorSizes, pipelineSizes } from "./model.js";
 
@@ -179,7 +180,8 @@ export function render({ model, el }) {
     scale = { left, step, Y };
     top.el.hidden = get("view") !== "zero";
     top.put(left + (l().zero + 0.5) * step, Y(peakOf(l())));
-    plot.replaceChildren(
+    fill(
+      plot,
       picture(
         {
           class: "lk-bars",
@@ -238,22 +240,25 @@ export function render({ model, el }) {
     ui.says.textContent = sentence();
     const list = bars(),
       head = get("view") === "zero" ? "the fullest stage" : `ZeRO-${l().zero}, stage`;
-    facts.replaceChildren(
-      grid(
-        "Bytes of one rank",
-        [head, ...list.map((bar) => bar.label)],
-        [
-          ...PARTS.map((part, k) => [part, ...list.map((bar) => si(bar.values[k], "B"))]),
-          ["at the peak", ...list.map((bar) => si(bar.values[5], "B"))],
-          ["fits", ...list.map((bar) => (bar.values[5] <= limit() ? "yes" : "no"))],
-        ],
-      ),
-      h(
-        "p",
-        { class: "lk-note" },
-        "By formula, not measured: 16-bit weights and gradients, 12 bytes of Adam, fused kernels, " +
-          `FlashAttention, 1F1B. Dashed: ${plain(100 * get("usable"))} % of the memory; the rest is ` +
-          "the driver's, NCCL's and lost between tensors.",
+    ui.numbers(() =>
+      fill(
+        facts,
+        grid(
+          "Bytes of one rank",
+          [head, ...list.map((bar) => bar.label)],
+          [
+            ...PARTS.map((part, k) => [part, ...list.map((bar) => si(bar.values[k], "B"))]),
+            ["at the peak", ...list.map((bar) => si(bar.values[5], "B"))],
+            ["fits", ...list.map((bar) => (bar.values[5] <= limit() ? "yes" : "no"))],
+          ],
+        ),
+        h(
+          "p",
+          { class: "lk-note" },
+          "By formula, not measured: 16-bit weights and gradients, 12 bytes of Adam, fused kernels, " +
+            `FlashAttention, 1F1B. Dashed: ${plain(100 * get("usable"))} % of the memory; the rest is ` +
+            "the driver's, NCCL's and lost between tensors.",
+        ),
       ),
     );
   }

@@ -2,6 +2,7 @@ import { h, s, unique, frame, slider, button, grid, picture, fit, whileHeld } fr
 import { handle, held } from "../shared/handle.js";
 import { horizontals } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { live, peak, alive } from "./model.js";
 
@@ -154,7 +155,8 @@ export function render({ model, el }) {
     ".";
   function report(at, said) {
     ui.says.textContent = said;
-    legend.replaceChildren(
+    fill(
+      legend,
       ...used.map((c) =>
         h(
           "li",
@@ -171,29 +173,32 @@ export function render({ model, el }) {
     );
     const kept = alive(events, at),
       rest = kept.slice(SHOWN);
-    list.replaceChildren(
-      grid(
-        `Alive after event ${at + 1}: ${kept.length} ${kept.length === 1 ? one : many}, largest first`,
-        [one, "bytes", "category", "made at"],
-        kept
-          .slice(0, SHOWN)
-          .map(([id, size, c, line]) => [
-            names[id] || `#${id}`,
-            si(size, "B"),
-            categories[c],
-            h("code", {}, sources[line] || "unknown"),
-          ]),
+    ui.numbers(() =>
+      fill(
+        list,
+        grid(
+          `Alive after event ${at + 1}: ${kept.length} ${kept.length === 1 ? one : many}, largest first`,
+          [one, "bytes", "category", "made at"],
+          kept
+            .slice(0, SHOWN)
+            .map(([id, size, c, line]) => [
+              names[id] || `#${id}`,
+              si(size, "B"),
+              categories[c],
+              h("code", {}, sources[line] || "unknown"),
+            ]),
+        ),
+        rest.length
+          ? h(
+              "p",
+              { class: "lk-note" },
+              `and ${rest.length} more, ${si(
+                rest.reduce((a, e) => a + e[1], 0),
+                "B",
+              )} in all`,
+            )
+          : "",
       ),
-      rest.length
-        ? h(
-            "p",
-            { class: "lk-note" },
-            `and ${rest.length} more, ${si(
-              rest.reduce((a, e) => a + e[1], 0),
-              "B",
-            )} in all`,
-          )
-        : "",
     );
   }
   const grip = handle("Cursor", {

@@ -1,6 +1,7 @@
 import { h, s, KEYS, frame, ladder, choice, button, grid, picture, fit, whileHeld } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { plain } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { decode, largest, nearest, neighbours } from "./model.js";
 
@@ -142,11 +143,11 @@ export function render({ model, el }) {
       s("text", { x: inside(value), y: base - 36, "text-anchor": "middle", class: "halo" }, exact(value)),
     );
     at = (event) => {
-      const box = drawn.getBoundingClientRect();
+      const box = line.getBoundingClientRect();
       const v = low + ((((event.clientX - box.left) / box.width) * width - pad) / (width - 2 * pad)) * (high - low);
       return Number(Math.min(high, Math.max(low, v)).toPrecision(5));
     };
-    line.replaceChildren(drawn);
+    fill(line, drawn);
   });
   /** @type {(event: MouseEvent) => number} */
   let at = () => model.get("value");
@@ -158,7 +159,8 @@ export function render({ model, el }) {
 
   function drawBits(f, code) {
     if (f.numbers) {
-      bits.replaceChildren(
+      fill(
+        bits,
         h(
           "p",
           { class: "lk-note" },
@@ -170,7 +172,8 @@ export function render({ model, el }) {
     const text = code.toString(2).padStart(f.bits, "0"),
       sign = f.signed ? 1 : 0;
     const part = (i) => (i < sign ? "sign" : i < sign + f.exponent ? "exponent" : "mantissa");
-    bits.replaceChildren(
+    fill(
+      bits,
       ...[...text].map((bit, i) =>
         button(
           bit,
@@ -224,14 +227,17 @@ export function render({ model, el }) {
             : `between ${exact(below)} and ${exact(above)}`) +
           `; ${f.name} stores ${exact(stored)}, an error of ${exact(Math.abs(stored - value))} (` +
           `${relative(f)}).`;
-    facts.replaceChildren(
-      grid(
-        "The same number in every format, nearest and saturated",
-        ["format", "bits", "stored", "relative error", "next below", "next above"],
-        formats.map((g) => {
-          const [low, high] = neighbours(g, value);
-          return [g.name, String(g.bits), exact(decode(g, nearest(g, value))), relative(g), exact(low), exact(high)];
-        }),
+    ui.numbers(() =>
+      fill(
+        facts,
+        grid(
+          "The same number in every format, nearest and saturated",
+          ["format", "bits", "stored", "relative error", "next below", "next above"],
+          formats.map((g) => {
+            const [low, high] = neighbours(g, value);
+            return [g.name, String(g.bits), exact(decode(g, nearest(g, value))), relative(g), exact(low), exact(high)];
+          }),
+        ),
       ),
     );
   }

@@ -1,6 +1,7 @@
 import { h, s, frame, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { plain, whole } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { occupancy } from "./model.js";
 
@@ -181,19 +182,22 @@ export function render({ model, el }) {
   }
   function paint(width) {
     const result = at({});
-    sm.replaceChildren(slots(Math.min(width, 16 * 46)));
+    fill(sm, slots(Math.min(width, 16 * 46)));
     const columns = width >= 620 ? 3 : 1,
       wide = Math.floor((width - (columns - 1) * 18) / columns);
-    Object.keys(lists).forEach((key) => plots[key].replaceChildren(curve(key, wide)));
-    facts.replaceChildren(
-      grid(
-        "How many blocks each resource would allow",
-        ["resource", "blocks", "verdict"],
-        Object.entries(result.allowed).map(([name, blocks]) => [
-          named(name),
-          String(blocks),
-          blocks === result.blocks ? "← the limit" : "",
-        ]),
+    Object.keys(lists).forEach((key) => fill(plots[key], curve(key, wide)));
+    ui.numbers(() =>
+      fill(
+        facts,
+        grid(
+          "How many blocks each resource would allow",
+          ["resource", "blocks", "verdict"],
+          Object.entries(result.allowed).map(([name, blocks]) => [
+            named(name),
+            String(blocks),
+            blocks === result.blocks ? "← the limit" : "",
+          ]),
+        ),
       ),
     );
     ui.says.textContent = sentence();

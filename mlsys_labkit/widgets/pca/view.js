@@ -1,6 +1,7 @@
 import { h, s, KEYS, unique, frame, slider, button, picture, fit, whileHeld } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { plain } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { covariance, direction, kept, total, tail, principal } from "./model.js";
 
@@ -242,9 +243,9 @@ export function render({ model, el }) {
     const [endX, endY] = ends(model.get("angle"));
     tip.put(heart[0] + side * (endX - heart[0]), heart[1] + side * (endY - heart[1]));
     cut.put(Math.min(w - 8, Math.max(8, k * each)), tall);
-    pieces.scatter.replaceChildren(scatter);
-    pieces.sum.replaceChildren(sumBar, sum);
-    pieces.bars.replaceChildren(bars);
+    fill(pieces.scatter, scatter);
+    fill(pieces.sum, sumBar, sum);
+    fill(pieces.bars, bars);
     pieces.rest.textContent =
       `${k} of ${n} components keep ${plain(100 * (1 - left / spread))} %; the error is the sum of ` +
       `the eigenvalues left out, ${plain(left)}.`;

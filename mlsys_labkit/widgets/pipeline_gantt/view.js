@@ -1,6 +1,7 @@
-import { h, s, frame, slider, choice, grid, picture, fit } from "../shared/dom.js";
+import { h, s, frame, slider, choice, grid, picture, fit, whileHeld } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { si, plain } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { range, bars, bubble, idle, live } from "./model.js";
 
@@ -154,15 +155,15 @@ export function render({ model, el }) {
     const unit = 10 ** Math.floor(Math.log10(length / 4)),
       step = [1, 2, 5].map((k) => k * unit).find((k) => length / k <= (width < 520 ? 5 : 9)) ?? 10 * unit,
       ticks = range(Math.floor(length / step + 1e-9) + 1);
-    const said = sentence(),
-      cursor = s("line", { class: "lk-cursor", y1: 0, y2: low + 4 });
+    const said = sentence();
     move = () => {
       const at = (get("cursor") / MOST) * length;
-      cursor.style.transform = `translate(${X(at)}px)`;
+      /** @type {SVGElement} */ (plot.querySelector(".lk-cursor")).style.transform = `translate(${X(at)}px)`;
       time.put(X(at), low + 14);
-      report(p, lives, at);
+      ui.numbers(() => report(p, lives, at));
     };
-    plot.replaceChildren(
+    fill(
+      plot,
       picture(
         { width, height: low + 44, "aria-label": said },
         rows,
@@ -176,7 +177,7 @@ export function render({ model, el }) {
             tell(k * step),
           ),
         ),
-        cursor,
+        s("line", { class: "lk-cursor", y1: 0, y2: low + 4 }),
       ),
     );
     ui.says.textContent = said;
@@ -192,7 +193,8 @@ export function render({ model, el }) {
         ),
         words,
       );
-    legend.replaceChildren(
+    fill(
+      legend,
       ...Object.keys(KINDS)
         .filter((kind) => kinds.includes(kind))
         .map((kind) => item(`lk-bar ${kind}`, KINDS[kind])),
@@ -246,7 +248,8 @@ export function render({ model, el }) {
         ...(held.some((row) => row.length) ? [String(n), String(top)] : []),
       ];
     });
-    facts.replaceChildren(
+    fill(
+      facts,
       grid(
         `At ${tell(at)}, and in all`,
         [
@@ -277,19 +280,10 @@ export function render({ model, el }) {
   ui.stage.append(legend, held(plot, time));
   ui.rest.append(facts);
   const view = fit(plot, paint);
-  const drag = (event) => {
-    if (event.buttons)
-      set({
-        cursor: Math.max(
-          0,
-          Math.min(
-            MOST,
-            Math.round(((event.clientX - plot.getBoundingClientRect().left - scale[0]) / (scale[1] - scale[0])) * MOST),
-          ),
-        ),
-      });
-  };
-  ["pointerdown", "pointermove"].forEach((heard) => plot.addEventListener(heard, drag));
+  whileHeld(plot, (event) => {
+    const part = (event.clientX - plot.getBoundingClientRect().left - scale[0]) / (scale[1] - scale[0]);
+    set({ cursor: Math.max(0, Math.min(MOST, Math.round(part * MOST))) });
+  });
   function draw() {
     if (!traced && made !== shape())
       drawn = bars(get("schedule"), get("stages"), get("micro_batches"), get("chunks"), 1, get("backward"));

@@ -1,6 +1,7 @@
 import { h, s, unique, frame, slider, ladder, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { plain, si, whole } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { ttft, tpot, missed, goodput, span, ticks } from "./model.js";
 
@@ -150,6 +151,10 @@ export function render({ model, el }) {
         "aria-label":
           `Timeline of ${shown.length} requests: ${met} of ${rows.length} in time, goodput ` +
           `${plain(rate)} requests a second. ${told(get("row"))}`,
+        onclick: (/** @type {MouseEvent} */ event) => {
+          const at = /** @type {Element} */ (event.target).closest("[data-row]");
+          if (at) set({ row: Number(at.getAttribute("data-row")) });
+        },
       },
       s(
         "defs",
@@ -179,11 +184,7 @@ export function render({ model, el }) {
         get("clock") === "virtual" ? "virtual time of the engine" : "time since the engine began",
       ),
     );
-    svg.addEventListener("click", (event) => {
-      const at = /** @type {Element} */ (event.target).closest("[data-row]");
-      if (at) set({ row: Number(at.getAttribute("data-row")) });
-    });
-    plot.replaceChildren(svg);
+    fill(plot, svg);
     const own = rows[get("row")];
     scale = { left, wide: right - left, from, extent, arrival: own[1] };
     bound.put(X(own[1] + get("ttft")), 8 + (get("row") - top + 0.5) * tall);

@@ -1,5 +1,6 @@
 import { h, s, frame, slider, choice, grid, picture, fit, whileHeld } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
+import { fill } from "../shared/redraw.js";
 import { verticals, horizontals, labeller, roundNumbers } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
@@ -218,12 +219,12 @@ export function render({ model, el }) {
     });
     const said = sentence();
     const svg = picture({ width, height, "aria-label": said, class: "lk-plot" }, marks, roofs, own, here);
-    plot.replaceChildren(svg);
+    fill(plot, svg);
     const [main] = ready;
     spot.el.hidden = !main;
     if (main) spot.put(X(intensity()), Y(attainable(intensity(), main.peak, main.bandwidth)));
     ui.says.textContent = said;
-    report();
+    ui.numbers(report);
   }
 
   function sentence() {
@@ -250,7 +251,8 @@ export function render({ model, el }) {
   function report() {
     const ready = picks().filter(whole),
       row = (name, tell) => [name, ...ready.map(tell)];
-    ui.rest.replaceChildren(
+    fill(
+      ui.rest,
       h(
         "div",
         { class: "lk-scroll" },

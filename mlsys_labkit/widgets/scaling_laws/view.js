@@ -2,6 +2,7 @@ import { h, s, unique, frame, slider, logSlider, button, grid, picture, fit } fr
 import { handle, held } from "../shared/handle.js";
 import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { loss, bestParameters, lifetime, tokensFor } from "./model.js";
 
@@ -68,6 +69,7 @@ export function render({ model, el }) {
     },
   });
   ui.stage.append(held(board, spot));
+  const clip = unique("lk-clip");
   ui.rest.append(sums);
   // The size with the least arithmetic over a life, at the loss of the dot.
   function thrifty(target) {
@@ -92,8 +94,7 @@ export function render({ model, el }) {
       low = 1.6,
       high = 3.6;
     const px = (n) => pad.l + ((Math.log10(n) - 7) / 6) * (width - pad.l - pad.r),
-      py = (v) => tall - pad.b - ((Math.min(v, high + 0.2) - low) / (high - low)) * (tall - pad.t - pad.b),
-      clip = unique("lk-clip");
+      py = (v) => tall - pad.b - ((Math.min(v, high + 0.2) - low) / (high - low)) * (tall - pad.t - pad.b);
     const curve = (flops) =>
       Array.from({ length: 121 }, (_, i) => {
         const n = 10 ** (7 + i / 20);
@@ -104,7 +105,8 @@ export function render({ model, el }) {
         `Loss ${L.toFixed(3)} with ${si(N)} parameters and ${si(D)} tokens, ${plain(D / N)} a ` +
         `parameter; the best size for this training is ${si(best)}, with loss ` +
         `${loss(law, best, C / 6 / best).toFixed(3)}.`;
-    board.replaceChildren(
+    fill(
+      board,
       picture(
         {
           width,
@@ -157,6 +159,10 @@ export function render({ model, el }) {
     );
     across = [pad.l, width - pad.l - pad.r];
     spot.put(px(N), Math.max(pad.t, py(L)));
+    ui.says.textContent = said;
+    ui.numbers(() => report(N, D, L));
+  }
+  function report(N, D, L) {
     const rows = [["this model", si(N), si(D), plain(D / N), exp(lifetime(N, D, model.get("served")))]],
       thrift = thrifty(L);
     if (thrift.n)
@@ -167,14 +173,14 @@ export function render({ model, el }) {
         plain(thrift.d / thrift.n),
         exp(thrift.flops),
       ]);
-    sums.replaceChildren(
+    fill(
+      sums,
       grid(
         "Training and serving together",
         ["model", "parameters", "tokens", "tokens a parameter", "FLOPs in its life"],
         rows,
       ),
     );
-    ui.says.textContent = said;
   }
   const view = fit(board, paint);
   function draw() {

@@ -2,6 +2,7 @@ import { h, s, colourKeys, frame, slider, ladder, choice, grid, picture, fit } f
 import { handle, held } from "../shared/handle.js";
 import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { si, plain, whole } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { memory, decodeSeconds, prefillSeconds, usdPerMillion, mostUsers } from "./model.js";
 
@@ -118,7 +119,8 @@ export function render({ model, el }) {
       ["cache", cache, "part1"],
     ];
     let x = 0;
-    bars.replaceChildren(
+    fill(
+      bars,
       picture(
         {
           width: w,
@@ -159,7 +161,8 @@ export function render({ model, el }) {
     const px = (v) => pad.l + ((Math.log10(v) - x0) / (x1 - x0)) * (w - pad.l - pad.r),
       py = (v) => tall - pad.b - ((Math.log10(v) - y0) / (y1 - y0)) * (tall - pad.t - pad.b);
     const here = { ms: 1e3 * decodeSeconds(q), usd: usdPerMillion(q) };
-    curve.replaceChildren(
+    fill(
+      curve,
       picture(
         {
           width: w,
@@ -191,17 +194,20 @@ export function render({ model, el }) {
     dots = many.map((p) => [px(p.ms), py(p.usd)]);
     spot.put(px(Math.min(10 ** x1, Math.max(10 ** x0, here.ms))), py(Math.min(10 ** y1, Math.max(10 ** y0, here.usd))));
     const rate = q.users / decodeSeconds(q);
-    sums.replaceChildren(
-      grid(
-        "A model, not measured",
-        ["what", "how much"],
-        [
-          ["users that fit", whole(mostUsers(q))],
-          ["time to the first token, at least", si(prefillSeconds(q), "s")],
-          ["time a token", `${plain(here.ms)} ms`],
-          ["tokens a second, all users", whole(Math.round(rate))],
-          ["USD for a million tokens", plain(here.usd)],
-        ],
+    ui.numbers(() =>
+      fill(
+        sums,
+        grid(
+          "A model, not measured",
+          ["what", "how much"],
+          [
+            ["users that fit", whole(mostUsers(q))],
+            ["time to the first token, at least", si(prefillSeconds(q), "s")],
+            ["time a token", `${plain(here.ms)} ms`],
+            ["tokens a second, all users", whole(Math.round(rate))],
+            ["USD for a million tokens", plain(here.usd)],
+          ],
+        ),
       ),
     );
     ui.says.textContent = fits

@@ -1,4 +1,5 @@
 /** Elements and controls of a widget's view. No global state: one page may load this module many times. */
+import { listen, perFrame } from "./redraw.js";
 
 /** @typedef {string | number | Node | null | undefined | false | Child[]} Child */
 /** @typedef {Record<string, any> | null | undefined} Attributes */
@@ -11,11 +12,14 @@
  * @param {Child[]} children
  */
 function build(node, attributes, children) {
+  /** @type {[string, any][]} */
+  const listeners = [];
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) listeners.push([name.slice(2), value]);
     else node.setAttribute(name, value === true ? "" : value);
   }
+  if (listeners.length) listen(node, listeners);
   const kept = children.flat(3).filter((child) => child !== null && child !== undefined && child !== false);
   node.append(.../** @type {(string | Node)[]} */ (kept));
   return node;
@@ -64,7 +68,8 @@ const fold = (name, content) => h("details", { class: "lk-fold" }, h("summary", 
 
 /**
  * The frame of every widget: a title, the picture, the conclusion in words beside it, spoken when it changes, at most
- * four controls, and folded the other controls and the numbers.
+ * four controls, and folded the other controls and the numbers. `numbers` draws what is folded: now for the first time
+ * or where it is unfolded, otherwise when a reader unfolds it.
  * @param {HTMLElement} el
  * @param {string} name
  * @param {string} title
@@ -79,6 +84,7 @@ export function frame(el, name, title, lead) {
     more: h("div", { class: "lk-controls" }),
     rest: h("div", { class: "lk-rest" }),
   };
+  const folded = fold("Numbers", parts.rest);
   const root = h(
     "section",
     { class: `lk lk-${name}`, "aria-labelledby": heading },
@@ -87,10 +93,22 @@ export function frame(el, name, title, lead) {
     parts.stage,
     parts.says,
     parts.controls,
-    h("div", { class: "lk-folds" }, fold("More settings", parts.more), fold("Numbers", parts.rest)),
+    h("div", { class: "lk-folds" }, fold("More settings", parts.more), folded),
   );
   el.replaceChildren(root);
-  return { root, ...parts };
+  /** @type {(() => void) | null} */
+  let late = null,
+    drawn = false;
+  folded.addEventListener("toggle", () => {
+    late?.();
+    late = null;
+  });
+  const numbers = (/** @type {() => void} */ draw) => {
+    late = drawn && !folded.open ? draw : null;
+    if (!late) draw();
+    drawn = true;
+  };
+  return { root, numbers, ...parts };
 }
 
 /**
@@ -110,10 +128,22 @@ export function slider(label, { min, max, step = 1, value, show = String, input 
     output.textContent = show(next);
     range.setAttribute("aria-valuetext", show(next));
   };
-  range.addEventListener("input", () => {
+  const moved = () => {
     put(Number(range.value));
     input(Number(range.value));
+  };
+  const { later, flush } = perFrame(moved);
+  let held = false;
+  range.addEventListener("pointerdown", () => {
+    held = true;
   });
+  range.addEventListener("input", () => (held ? later() : moved()));
+  ["change", "pointerup", "pointercancel"].forEach((end) =>
+    range.addEventListener(end, () => {
+      held = false;
+      flush();
+    }),
+  );
   return { el: h("label", { class: "lk-field" }, h("span", {}, label), output, range), put, range, output };
 }
 
@@ -231,14 +261,16 @@ export function fit(box, paint) {
 }
 
 /**
- * Call `drag` when a pointer is pressed on `node`, and with each of its moves until it is let go.
+ * Call `drag` when a pointer is pressed on `node`, and until it is let go with its moves, one per frame.
  * @param {HTMLElement} node
  * @param {(event: PointerEvent) => void} drag
  */
 export function whileHeld(node, drag) {
+  const { later, flush } = perFrame(drag);
   let held = false;
   const release = () => {
     held = false;
+    flush();
   };
   node.addEventListener("pointerdown", (event) => {
     held = true;
@@ -246,7 +278,7 @@ export function whileHeld(node, drag) {
     drag(event);
   });
   node.addEventListener("pointermove", (event) => {
-    if (held) drag(event);
+    if (held) later(event);
   });
   node.addEventListener("pointerup", release);
   node.addEventListener("pointercancel", release);

@@ -1,5 +1,6 @@
 /** Handles: marks on a picture that a pointer drags and that the keys move. */
 import { h, s, KEYS } from "./dom.js";
+import { perFrame } from "./redraw.js";
 
 const STEPS = {
   ArrowRight: [1, 0],
@@ -62,12 +63,16 @@ export function handle(label, { axis = "x", range, now, at, move, say, nudge }) 
     event.preventDefault();
     event.stopPropagation();
   });
-  el.addEventListener("pointermove", (event) => {
+  const { later, flush } = perFrame((/** @type {PointerEvent} */ event) => {
     if (!grip) return;
     const box = /** @type {HTMLElement} */ (el.parentElement).getBoundingClientRect();
     go(at(event.clientX - grip[0] - box.left, event.clientY - grip[1] - box.top));
   });
+  el.addEventListener("pointermove", (event) => {
+    if (grip) later(event);
+  });
   const release = () => {
+    flush();
     grip = null;
   };
   el.addEventListener("pointerup", release);

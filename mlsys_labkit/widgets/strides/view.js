@@ -1,6 +1,7 @@
 import { h, KEYS, frame, button, grid } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { follow, put } from "../shared/state.js";
+import { fill } from "../shared/redraw.js";
 import {
   prod,
   contiguous,
@@ -145,8 +146,11 @@ export function render({ model, el }) {
     range: () => [[0, size - 1]],
     now: () => [Math.min(size - 1, Math.max(0, now().offset))],
     at: (x, y) => {
-      const far = (slot) => Math.hypot(middle(slot)[0] - x, middle(slot)[1] - y);
-      return [slots.reduce((best, slot, i) => (far(slot) < far(slots[best]) ? i : best), 0)];
+      const far = slots.map((slot) => {
+        const [u, v] = middle(slot);
+        return Math.hypot(u - x, v - y);
+      });
+      return [far.indexOf(Math.min(...far))];
     },
     move: (offset) => {
       code = named({ ...now(), offset });
@@ -181,7 +185,9 @@ export function render({ model, el }) {
   );
   ui.rest.append(facts);
 
+  /** @type {HTMLElement[]} */
   let cells = [],
+    /** @type {HTMLElement[]} */
     slots = [],
     spots = [],
     all = [];
@@ -192,7 +198,8 @@ export function render({ model, el }) {
     cells.forEach((cell, i) => {
       cell.classList.toggle("on", i === which);
       cell.classList.toggle("twin", i !== which && spots[i] === spot);
-      cell.tabIndex = i === which ? 0 : -1;
+      const stop = i === which ? 0 : -1;
+      if (cell.tabIndex !== stop) cell.tabIndex = stop;
     });
     slots.forEach((slot, i) => {
       slot.classList.toggle("on", i === spot);
@@ -240,13 +247,14 @@ export function render({ model, el }) {
     spots.forEach((spot, i) => first.has(spot) || first.set(spot, i));
     const shade = (i) => `--t:${Math.round(10 + (34 * i) / Math.max(1, count - 1))}%`;
 
-    cells = spots.map((spot, i) => {
+    const fresh = spots.map((spot, i) => {
       const bad = spot < 0 || spot >= size;
       return h(
         "button",
         {
           ...KEYS,
           type: "button",
+          tabindex: -1,
           class: `lk-cell${bad ? " bad" : ""}`,
           style: shade(i),
           "aria-label": tell(view, i),
@@ -259,17 +267,18 @@ export function render({ model, el }) {
     });
     const width = view.shape[view.shape.length - 1],
       blocks = view.shape.length === 3 ? view.shape[0] : 1;
-    tensor.replaceChildren(
+    fill(
+      tensor,
       ...Array.from({ length: blocks }, (_, b) =>
         h(
           "div",
           { class: "lk-block", style: `grid-template-columns:repeat(${width},minmax(30px,44px))` },
-          cells.slice((b * count) / blocks, ((b + 1) * count) / blocks),
+          fresh.slice((b * count) / blocks, ((b + 1) * count) / blocks),
         ),
       ),
     );
 
-    slots = Array.from({ length: size }, (_, i) =>
+    const boxes = Array.from({ length: size }, (_, i) =>
       h(
         "span",
         {
@@ -280,7 +289,8 @@ export function render({ model, el }) {
         String(i),
       ),
     );
-    memory.replaceChildren(
+    fill(
+      memory,
       ...Array.from({ length: Math.ceil(size / perLine) }, (_, line) =>
         h(
           "div",
@@ -289,28 +299,33 @@ export function render({ model, el }) {
           h(
             "div",
             { style: `grid-template-columns:repeat(${perLine},minmax(16px,1fr))` },
-            slots.slice(line * perLine, (line + 1) * perLine),
+            boxes.slice(line * perLine, (line + 1) * perLine),
           ),
         ),
       ),
     );
 
+    cells = [...tensor.querySelectorAll("button")];
+    slots = [.../** @type {NodeListOf<HTMLElement>} */ (memory.querySelectorAll(".lk-slot"))];
     const [distinct, moves] = lines(view, itemsize, LINE),
       shared = aliases(view),
       lost = outside(view, size);
     const dense = isContiguous(view);
-    facts.replaceChildren(
-      grid(
-        "What the strides say",
-        ["property", "value"],
-        [
-          ["contiguous in reading order", dense ? "yes" : "no"],
-          ["elements", String(count)],
-          ["cache lines touched", String(distinct)],
-          ["moves to another line while reading in order", String(moves)],
-          ["elements that share a place (aliases)", String(shared)],
-          ["elements outside memory", String(lost)],
-        ],
+    ui.numbers(() =>
+      fill(
+        facts,
+        grid(
+          "What the strides say",
+          ["property", "value"],
+          [
+            ["contiguous in reading order", dense ? "yes" : "no"],
+            ["elements", String(count)],
+            ["cache lines touched", String(distinct)],
+            ["moves to another line while reading in order", String(moves)],
+            ["elements that share a place (aliases)", String(shared)],
+            ["elements outside memory", String(lost)],
+          ],
+        ),
       ),
     );
     ui.says.textContent = lost

@@ -2,6 +2,7 @@ import { h, s, frame, slider, ladder, button, grid, picture, fit } from "../shar
 import { handle, held } from "../shared/handle.js";
 import { player } from "../shared/player.js";
 import { si, plain } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { steps, loadedBytes, intensity, sharedBytes, threads, sharedLoadsPerFma, walk } from "./model.js";
 import { tray } from "./tray.js";
@@ -145,10 +146,8 @@ export function render({ model, el }) {
           held: sharedBytes(T, item),
           loaded: bytes(get("step") + 1),
           all: bytes(count),
-          slides: shown !== "" && shown !== state,
         },
       );
-    shown = state;
     const matrix = (x, y, name) => {
       const rules = [];
       if (T * px >= 5)
@@ -165,8 +164,14 @@ export function render({ model, el }) {
       ];
     };
     const [down, right] = [c[0], c[2]];
+    const onclick = (/** @type {MouseEvent} */ event) => {
+      const from = plot.getBoundingClientRect(),
+        col = Math.floor((event.clientX - from.left - x1) / px / T),
+        row = Math.floor((event.clientY - from.top - y1) / px / T);
+      if (row >= 0 && col >= 0 && row < count && col < count) halt({ block: row * count + col, step: 0 });
+    };
     const svg = picture(
-      { width, height: store && !beside ? low + 106 : y1 + side + 6, "aria-label": sentence() },
+      { width, height: store && !beside ? low + 106 : y1 + side + 6, "aria-label": sentence(), onclick },
       // In the empty corner: the block's tile of C up close, and what one thread owns of it.
       close(x0, y0, side - 4, T, R),
       box(x1, y0, [0, N, right, c[3]], "lk-band b"),
@@ -179,24 +184,20 @@ export function render({ model, el }) {
       box(x1, y0, b, "lk-now b"),
       box(x0, y1, a, "lk-now a"),
       box(x1, y1, c, "lk-now c"),
-      store,
+      store && store.drawn,
       s("text", { class: "soft", x: x0 + side - 4, y: y1 - 6, "text-anchor": "end" }, "k →"),
       s("text", { class: "soft", x: x1 - 6, y: y0 + side - 6, "text-anchor": "end" }, "k ↓"),
     );
-    svg.addEventListener("click", (event) => {
-      const from = svg.getBoundingClientRect(),
-        col = Math.floor((event.clientX - from.left - x1) / px / T),
-        row = Math.floor((event.clientY - from.top - y1) / px / T);
-      if (row >= 0 && col >= 0 && row < count && col < count) halt({ block: row * count + col, step: 0 });
-    });
-    plot.replaceChildren(svg);
+    fill(plot, svg);
+    if (store && shown !== "" && shown !== state) store.slide(plot);
+    shown = state;
     corner = [x1, y1];
     wide = T * px;
     const inside = (v, from) => Math.min(from + side, Math.max(from, v));
     owned.put(inside(x1 + (right + T / 2) * px, x1), inside(y1 + (down + T / 2) * px, y1));
     play.draw();
     if (!play.plays()) ui.says.textContent = sentence();
-    report();
+    ui.numbers(report);
   }
   function close(x, y, side, T, R) {
     const wide = T / R,
@@ -262,7 +263,8 @@ export function render({ model, el }) {
     const N = get("n"),
       T = get("tile"),
       R = get("register");
-    facts.replaceChildren(
+    fill(
+      facts,
       grid(
         "What the tile costs and saves",
         ["what", "this tile", "naive"],

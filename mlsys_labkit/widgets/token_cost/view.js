@@ -2,6 +2,7 @@ import { h, s, frame, slider, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { plain, whole } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { hour, million, energy, carbon } from "./model.js";
 
@@ -94,7 +95,8 @@ export function render({ model, el }) {
     // A round scale, which stays while the rent is dragged and jumps as rarely as it can while costs are.
     dollars = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024].find((v) => v >= 1.3 * total) || 1.3 * total;
     let x = 0;
-    bar.replaceChildren(
+    fill(
+      bar,
       picture(
         {
           width,
@@ -144,7 +146,8 @@ export function render({ model, el }) {
       y1 = Math.log10(Math.max(...many.map((p) => p.usd))) + 0.05;
     const px = (v) => pad.l + v * (width - pad.l - pad.r),
       py = (v) => tall - pad.b - ((Math.log10(v) - y0) / (y1 - y0)) * (tall - pad.t - pad.b);
-    curve.replaceChildren(
+    fill(
+      curve,
       picture(
         {
           width,
@@ -166,17 +169,20 @@ export function render({ model, el }) {
     );
     plotted = [pad.l, width - pad.l - pad.r];
     spot.put(px(b.utilisation), py(million(b)));
-    sums.replaceChildren(
-      grid(
-        "In numbers",
-        ["what", "how much"],
-        [
-          ...Object.entries(paid).map(([name, usd]) => [`an hour: ${name}`, `${plain(usd)} USD`]),
-          ["a million tokens cost their owner", `${plain(million(b))} USD`],
-          ["a million tokens at the rent asked", `${plain((asked / 3600 / b.tokens_per_second) * 1e6)} USD`],
-          ["energy of a million tokens", `${plain(energy(b))} kWh`],
-          ["CO2e of a million tokens, use alone", `${plain(carbon(b))} g`],
-        ],
+    ui.numbers(() =>
+      fill(
+        sums,
+        grid(
+          "In numbers",
+          ["what", "how much"],
+          [
+            ...Object.entries(paid).map(([name, usd]) => [`an hour: ${name}`, `${plain(usd)} USD`]),
+            ["a million tokens cost their owner", `${plain(million(b))} USD`],
+            ["a million tokens at the rent asked", `${plain((asked / 3600 / b.tokens_per_second) * 1e6)} USD`],
+            ["energy of a million tokens", `${plain(energy(b))} kWh`],
+            ["CO2e of a million tokens, use alone", `${plain(carbon(b))} g`],
+          ],
+        ),
       ),
     );
     const margin = (asked - total) / asked,

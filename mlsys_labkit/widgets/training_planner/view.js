@@ -2,6 +2,7 @@ import { h, s, KEYS, colourKeys, frame, logSlider, ladder, choice, grid, picture
 import { handle, held } from "../shared/handle.js";
 import { cutPicture } from "./cut_picture.js";
 import { si, plain, whole } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { memory, seconds, utilisation, tokensPerSecond } from "./model.js";
 
@@ -157,29 +158,33 @@ export function render({ model, el }) {
       whole_step = spent.reduce((sum, [, v]) => sum + v, 0);
     const { svg, ...drawn } = cutPicture(p, width, used / (0.92 * p.memory), gpus);
     places = drawn;
-    cuts.replaceChildren(svg);
+    fill(cuts, svg);
     Object.entries(grips).forEach(([name, grip]) => grip.put(places[name].middle[0], places[name].middle[1]));
-    bars.replaceChildren(
+    fill(
+      bars,
       bar(width, "Memory of the fullest rank", parts, Math.max(used, p.memory), (v) => si(v, "B"), 0.92 * p.memory),
       colourKeys(namesOf(parts), "part"),
       bar(width, "A step's time", spent, whole_step, (v) => (v === 0 ? "0 s" : si(v, "s"))),
       colourKeys(namesOf(spent), "part"),
     );
     const days = model.get("tokens") / rate / 86400;
-    sums.replaceChildren(
-      grid(
-        "A model, not measured",
-        ["what", "how much"],
-        [
-          ...parts.map(([name, v]) => [name, si(v, "B")]),
-          ...spent.map(([name, v]) => [
-            `${name}, a step`,
-            v === 0 ? "0 s" : v < 1 ? `${plain(v * 1e3)} ms` : `${plain(v)} s`,
-          ]),
-          ["tokens a step", si(p.data * p.micro_batch * p.micro_batches * p.sequence)],
-          ["tokens a second", si(rate)],
-          ["days", plain(days)],
-        ],
+    ui.numbers(() =>
+      fill(
+        sums,
+        grid(
+          "A model, not measured",
+          ["what", "how much"],
+          [
+            ...parts.map(([name, v]) => [name, si(v, "B")]),
+            ...spent.map(([name, v]) => [
+              `${name}, a step`,
+              v === 0 ? "0 s" : v < 1 ? `${plain(v * 1e3)} ms` : `${plain(v)} s`,
+            ]),
+            ["tokens a step", si(p.data * p.micro_batch * p.micro_batches * p.sequence)],
+            ["tokens a second", si(rate)],
+            ["days", plain(days)],
+          ],
+        ),
       ),
     );
     const worst = spent.slice(1).reduce((a, b) => (b[1] > a[1] ? b : a));

@@ -1,6 +1,7 @@
 import { h, s, colourKeys, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { si, plain } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import {
   ruleParameters,
@@ -132,7 +133,8 @@ export function render({ model, el }) {
     room = wide;
     const [x, y] = [rightOf(widthStep()), down(m().layers)],
       lines = Array.from({ length: Math.min(60, m().layers) }, (_, i) => ((i + 1) / Math.min(60, m().layers)) * y);
-    stack.replaceChildren(
+    fill(
+      stack,
       picture(
         {
           width: wide,
@@ -225,7 +227,8 @@ export function render({ model, el }) {
         s("text", { x: at + 6, y: top + 14 }, si(value)),
       ];
     });
-    plot.replaceChildren(
+    fill(
+      plot,
       picture(
         {
           class: "lk-sizes",
@@ -272,28 +275,31 @@ export function render({ model, el }) {
     view.draw();
     ui.says.textContent = sentence();
     const row = (name, rule, exact, unit = "") => [name, si(rule, unit), si(exact, unit), off(rule, exact)];
-    facts.replaceChildren(
-      grid(
-        "Rules of thumb and exact counts",
-        ["what", "rule", "exact", "rule is off by"],
-        [
-          row("parameters, 12Nd² + Vd", n.rule, n.exact),
-          row("elements a layer saves, 9BLd + 2BhL²", n.elements, n.kept),
-          row("the same with FlashAttention, 9BLd", n.linear, n.flash),
-          row("training FLOPs a token, 6 x parameters", n.six, n.flops),
-          row("cache a token, 4Nd bytes", n.fourNd, n.keys, "B"),
-          row("weights on disk, 2 bytes each", 2 * n.rule, 2 * n.exact, "B"),
-          row("checkpoint to go on from, 14 bytes each", 14 * n.rule, 14 * n.exact, "B"),
-        ],
-      ),
-      h(
-        "p",
-        { class: "lk-note" },
-        "Counted, not measured: elements of 16 bits that fused kernels save of one layer; a " +
-          "checkpoint to go on from holds 16-bit weights and Adam's 12 bytes." +
-          (one.experts > 1
-            ? ` 6 x parameters counts the ${one.active_experts} of ${one.experts} experts that a token visits.`
-            : ""),
+    ui.numbers(() =>
+      fill(
+        facts,
+        grid(
+          "Rules of thumb and exact counts",
+          ["what", "rule", "exact", "rule is off by"],
+          [
+            row("parameters, 12Nd² + Vd", n.rule, n.exact),
+            row("elements a layer saves, 9BLd + 2BhL²", n.elements, n.kept),
+            row("the same with FlashAttention, 9BLd", n.linear, n.flash),
+            row("training FLOPs a token, 6 x parameters", n.six, n.flops),
+            row("cache a token, 4Nd bytes", n.fourNd, n.keys, "B"),
+            row("weights on disk, 2 bytes each", 2 * n.rule, 2 * n.exact, "B"),
+            row("checkpoint to go on from, 14 bytes each", 14 * n.rule, 14 * n.exact, "B"),
+          ],
+        ),
+        h(
+          "p",
+          { class: "lk-note" },
+          "Counted, not measured: elements of 16 bits that fused kernels save of one layer; a " +
+            "checkpoint to go on from holds 16-bit weights and Adam's 12 bytes." +
+            (one.experts > 1
+              ? ` 6 x parameters counts the ${one.active_experts} of ${one.experts} experts that a token visits.`
+              : ""),
+        ),
       ),
     );
   }

@@ -1,6 +1,7 @@
 import { h, s, frame, slider, choice, button, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { plain } from "../shared/numbers.js";
+import { fill } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import {
   sectors,
@@ -281,7 +282,7 @@ export function render({ model, el }) {
     const said = where + tell(lanes, bytes, global, found, waves, atomic, loads);
     const below =
       many && s("text", { class: "soft small", x: left, y: Y(drawn.length) + 14 }, `and ${many} more rows of 128 B`);
-    plot.replaceChildren(picture({ width, height, "aria-label": said }, top, column, map, below, link, bars));
+    fill(plot, picture({ width, height, "aria-label": said }, top, column, map, below, link, bars));
     row0 = [left, cell];
     arm.put(X(chosen) + cell / 2, 34);
     more.textContent =
@@ -290,7 +291,7 @@ export function render({ model, el }) {
       (text ? "; a number names the lane that asks for the word, ×2 that two lanes do" : "") +
       `${global ? "; framed sectors are fetched whole" : ""}.`;
     ui.says.textContent = said;
-    report(lanes, bytes, global, found, waves, atomic);
+    ui.numbers(() => report(lanes, bytes, global, found, waves, atomic));
   }
 
   function tell(lanes, bytes, global, found, waves, atomic, loads) {
@@ -336,7 +337,8 @@ export function render({ model, el }) {
   }
   function report(lanes, bytes, global, found, waves, atomic) {
     const total = waves.reduce((a, b) => a + b, 0);
-    facts.replaceChildren(
+    fill(
+      facts,
       grid(
         "This request in numbers",
         ["what", "here", "at best"],
