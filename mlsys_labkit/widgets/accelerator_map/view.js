@@ -1,6 +1,7 @@
-import { h, s, frame, choice, colourKeys, picture, fit } from "../shared/dom.js";
+import { h, frame, choice, colourKeys, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { follow, put } from "../shared/state.js";
+import { fill, s } from "../shared/redraw.js";
 import { order } from "./model.js";
 
 const ROW = 27;
@@ -53,7 +54,8 @@ export function render({ model, el }) {
       each = (width - name - 16) / takes.length,
       tall = ROW * kinds.length,
       end = (level) => name + (level + 1) * each;
-    board.replaceChildren(
+    fill(
+      board,
       picture(
         {
           width,

@@ -1,7 +1,8 @@
-import { h, s, KEYS, unique, frame, slider, button, picture, fit } from "../shared/dom.js";
+import { h, KEYS, unique, frame, slider, button, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { player } from "../shared/player.js";
 import { plain, si, whole } from "../shared/numbers.js";
+import { fill, s } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { tables, cached, pool, counts } from "./model.js";
 
@@ -72,7 +73,8 @@ export function render({ model, el }) {
       top = Math.max(...use),
       said = `Blocks in use after each of the ${steps.length} steps of the run, at most ${top} of ${total}`;
     if (stripe !== String(width))
-      strip.replaceChildren(
+      fill(
+        strip,
         picture(
           { width, height: HIGH, "aria-label": said },
           s("line", { class: "axis", x1: END, x2: width - END, y1: HIGH - 8, y2: HIGH - 8 }),
@@ -143,6 +145,9 @@ export function render({ model, el }) {
         width,
         height,
         "aria-label": `The pool of blocks. ${sentence(now, used, kept)}`,
+        onpointerover: (/** @type {PointerEvent} */ event) => point(ownerAt(event)),
+        onpointerleave: () => point(-1),
+        onclick: (/** @type {MouseEvent} */ event) => pin(ownerAt(event)),
       },
       s(
         "defs",
@@ -165,10 +170,7 @@ export function render({ model, el }) {
         ),
       ),
     );
-    svg.addEventListener("pointerover", (event) => point(ownerAt(event)));
-    svg.addEventListener("pointerleave", () => point(-1));
-    svg.addEventListener("click", (event) => pin(ownerAt(event)));
-    plot.replaceChildren(svg);
+    fill(plot, svg);
     drawStrip(width);
     const small = (entry, isCached) => cell(-1, 1, 1, 18, entry, isCached, null);
     legend.replaceChildren(
@@ -245,12 +247,12 @@ export function render({ model, el }) {
         ),
       );
     const [owner, held, blocks] = chosen;
-    const fill = (i) => Math.min(size, Math.max(0, held - i * size));
+    const filled = (i) => Math.min(size, Math.max(0, held - i * size));
     /** @type {[string, (block: number, i: number) => string | number][]} */
     const lines = [
       ["logical block", (_, i) => `#${i}`],
       ["physical block", (block) => block],
-      [`slots filled of ${size}`, (_, i) => fill(i)],
+      [`slots filled of ${size}`, (_, i) => filled(i)],
       ["tables that hold it", (block) => used[block][0]],
     ];
     const caption =

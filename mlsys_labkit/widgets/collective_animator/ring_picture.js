@@ -1,4 +1,5 @@
-import { s, picture } from "../shared/dom.js";
+import { picture } from "../shared/dom.js";
+import { s } from "../shared/redraw.js";
 import { range } from "./model.js";
 import { label, rows, sentence, written } from "./round.js";
 

@@ -1,12 +1,13 @@
-import { s, picture } from "../shared/dom.js";
+import { picture } from "../shared/dom.js";
 import { si } from "../shared/numbers.js";
+import { s } from "../shared/redraw.js";
 import { range, ways, seconds } from "./model.js";
 
 /**
  * Seconds of each algorithm by tensor size on a cluster, and a sentence about one size.
  * @param {{collective: string, algorithm: string}
  *   & {cluster: number, latency: number, bandwidth: number, size: number}} state
- * @returns {{svg: Element, text: string}}
+ * @returns {{svg: import("../shared/redraw.js").Sketch, text: string}}
  */
 export function timeCurves({ collective, algorithm, cluster: n, latency, bandwidth, size }, width) {
   const names = ways(collective);

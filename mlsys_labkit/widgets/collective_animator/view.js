@@ -1,7 +1,8 @@
-import { h, s, frame, slider, ladder, choice, button, grid, picture, fit } from "../shared/dom.js";
+import { h, frame, slider, ladder, choice, button, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { player } from "../shared/player.js";
 import { si } from "../shared/numbers.js";
+import { fill, make, s } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { range, ways, rounds, sent, traffic } from "./model.js";
 import { ringPicture } from "./ring_picture.js";
@@ -79,7 +80,8 @@ export function render({ model, el }) {
   });
   function drawTrack(width) {
     const text = `Time: ${count()} rounds`;
-    track.replaceChildren(
+    fill(
+      track,
       picture(
         { width, height: 30, "aria-label": `${text}, and the present one, ${get("step")}` },
         s("line", { class: "axis", x1: END, x2: width - END, y1: 15, y2: 15 }),
@@ -94,7 +96,7 @@ export function render({ model, el }) {
   const round = () => roundOf(kind(), by(), get("ranks"), get("step"));
   function paint(width) {
     const here = round();
-    plot.replaceChildren(ringPicture(here, width, moved));
+    plot.replaceChildren(make(ringPicture(here, width, moved)));
     moved = false;
     drawTrack(width);
     play.draw();
@@ -106,7 +108,8 @@ export function render({ model, el }) {
       now = sent(kind(), by(), p, get("step")),
       theory = traffic(kind(), by(), p);
     const bytes = (parts) => si((parts * size) / p, "B");
-    facts.replaceChildren(
+    fill(
+      facts,
       grid(
         `Sent so far, of what theory says, for a tensor of ${si(size, "B")}`,
         ["rank", "messages", "bytes"],
@@ -146,7 +149,7 @@ export function render({ model, el }) {
       size: get("size"),
     };
     const { svg, text } = timeCurves(state, width);
-    chart.replaceChildren(svg);
+    fill(chart, svg);
     verdict.textContent = text;
   }
 

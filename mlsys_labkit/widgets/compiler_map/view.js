@@ -1,5 +1,6 @@
-import { h, s, KEYS, frame, slider, choice, picture, fit } from "../shared/dom.js";
+import { h, KEYS, frame, slider, choice, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
+import { fill, s } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { ways } from "./model.js";
 
@@ -114,7 +115,8 @@ export function render({ model, el }) {
     const lit = new Set(shown.flat()),
       mine = new Set(own),
       pairs = new Set(shown.flatMap((each) => each.slice(1).map((name, i) => `${each[i]}>${name}`)));
-    box.replaceChildren(
+    fill(
+      box,
       picture(
         {
           width,

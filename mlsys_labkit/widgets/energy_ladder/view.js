@@ -1,8 +1,8 @@
-import { h, s, frame, ladder, choice, picture, fit } from "../shared/dom.js";
+import { h, frame, ladder, choice, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { verticals } from "../shared/axes.js";
 import { plain, whole } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { word, operation, balance } from "./model.js";
 

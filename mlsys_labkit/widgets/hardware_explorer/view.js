@@ -1,7 +1,8 @@
-import { h, s, unique, frame, choice, picture, fit } from "../shared/dom.js";
+import { h, unique, frame, choice, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { verticals, horizontals, labeller, roundNumbers } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
+import { fill, s, sketch } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { trend, doubling, roof } from "./model.js";
 
@@ -74,6 +75,7 @@ export function render({ model, el }) {
     const ticks = isYear ? years : roundNumbers(a, b, b - a < 1.2 ? [1, 2, 5] : [1], stride);
     return { at, ticks, low: isYear ? a : 10 ** a, high: isYear ? b : 10 ** b };
   }
+  const clip = unique("lk-clip");
   function paint(width) {
     const narrow = width < 640 || !has,
       w = narrow ? width : Math.floor(width * 0.58),
@@ -114,8 +116,7 @@ export function render({ model, el }) {
       const line =
         found &&
         [across.low, across.high].map((v) => 2 ** (found[2] + found[0] * ((isYear ? v : Math.log2(v)) - found[1])));
-      const clip = unique("lk-clip"),
-        clear = labeller();
+      const clear = labeller();
       places = points
         .map((p) => ({ name: p.name, x: across.at(p.x), y: up.at(p.y) }))
         .sort((a, b) => a.x - b.x || b.y - a.y);
@@ -124,7 +125,8 @@ export function render({ model, el }) {
         : found
           ? `${label[y]} goes with ${label[x]} to the power of ${plain(found[0])}.`
           : "";
-      left.replaceChildren(
+      fill(
+        left,
         picture(
           {
             width: w,
@@ -175,14 +177,14 @@ export function render({ model, el }) {
               s("text", { class: "halo", ...clear(p.name, around(p.name, across.at(p.x), up.at(p.y), w)) }, p.name),
             ),
         ),
-        h("p", { class: "lk-note" }, told),
+        sketch("p", { class: "lk-note" }, told),
       );
       for (const [field, one] of Object.entries(pointers)) {
         const spot = places.find((each) => each.name === model.get(field));
         one.el.hidden = !spot;
         if (spot) one.put(spot.x, spot.y);
       }
-    } else left.replaceChildren(h("p", { class: "lk-note" }, `No machine here has both ${label[x]} and ${label[y]}.`));
+    } else fill(left, sketch("p", { class: "lk-note" }, `No machine here has both ${label[x]} and ${label[y]}.`));
     if (has) {
       const deep = tall,
         rw = narrow ? width : width - w - 24,
@@ -197,7 +199,8 @@ export function render({ model, el }) {
           deep - 36 - ((Math.log10(v) - Math.log10(low)) / (Math.log10(high * 2) - Math.log10(low))) * (deep - 46);
       const decades = [];
       for (let e = Math.ceil(Math.log10(low)); 10 ** e <= high * 2; e += 1) decades.push(10 ** e);
-      right.replaceChildren(
+      fill(
+        right,
         picture(
           {
             width: rw,
@@ -214,7 +217,7 @@ export function render({ model, el }) {
           ),
           s("text", { class: "soft", x: rw - 10, y: deep - 4, "text-anchor": "end" }, "FLOP/B"),
         ),
-        h("p", { class: "lk-note" }, "Attainable FLOP/s over intensity; first machine solid, second dashed."),
+        sketch("p", { class: "lk-note" }, "Attainable FLOP/s over intensity; first machine solid, second dashed."),
       );
     }
     ui.says.textContent = ratios();

@@ -1,7 +1,7 @@
-import { h, s, unique, frame, slider, button, picture, fit, whileHeld } from "../shared/dom.js";
+import { h, unique, frame, slider, button, picture, fit, whileHeld } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { plain } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { error, gradient, best, level, largest_rate } from "./model.js";
 

@@ -1,8 +1,8 @@
-import { h, s, colourKeys, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { h, colourKeys, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { horizontals } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s, sketch } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { stage, fullest, tensorSizes, pipelineSizes } from "./model.js";
 
@@ -252,7 +252,7 @@ export function render({ model, el }) {
             ["fits", ...list.map((bar) => (bar.values[5] <= limit() ? "yes" : "no"))],
           ],
         ),
-        h(
+        sketch(
           "p",
           { class: "lk-note" },
           "By formula, not measured: 16-bit weights and gradients, 12 bytes of Adam, fused kernels, " +

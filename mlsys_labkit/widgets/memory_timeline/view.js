@@ -1,8 +1,8 @@
-import { h, s, unique, frame, slider, button, grid, picture, fit, whileHeld } from "../shared/dom.js";
+import { h, unique, frame, slider, button, grid, picture, fit, whileHeld } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { horizontals } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s, sketch } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { live, peak, alive } from "./model.js";
 
@@ -65,7 +65,7 @@ export function render({ model, el }) {
           "pattern",
           { id: ids[c], width: 8, height: 8, patternUnits: "userSpaceOnUse", class: `lk-c${c % 5}` },
           s("rect", { width: 8, height: 8 }),
-          textures[c % 5].map((part) => part.cloneNode(true)),
+          textures[c % 5],
         ),
       ),
     );
@@ -119,9 +119,6 @@ export function render({ model, el }) {
         `peak ${si(most, "B")} at ${top + 1}`,
       ),
     );
-    const line = s("line", { x1: 0, x2: 0, y1: high, y2: low }),
-      dot = s("circle", { cx: 0, r: 5 }),
-      here = s("g", { class: "lk-cursor" }, line, dot);
     const svg = picture(
       { width, height },
       fills(),
@@ -129,21 +126,25 @@ export function render({ model, el }) {
       areas,
       s("line", { class: "axis", x1: left, x2: right, y1: low, y2: low }),
       pin,
-      here,
+      s("g", { class: "lk-cursor" }, s("line", { x1: 0, x2: 0, y1: high, y2: low }), s("circle", { cx: 0, r: 5 })),
       s(
         "text",
         { class: "soft", x: (left + right) / 2, y: height - 8, "text-anchor": "middle" },
         "event (allocation or free), in order",
       ),
     );
-    plot.replaceChildren(svg);
+    fill(plot, svg);
+    const here = /** @type {SVGElement} */ (plot.querySelector(".lk-cursor"));
     point = () => {
       const at = model.get("cursor"),
         said = tell(at);
       grip.put((X(at) + X(at + 1)) / 2, low);
       here.style.transform = `translate(${(X(at) + X(at + 1)) / 2}px)`;
-      dot.setAttribute("cy", String(Y(sum(rows[at]))));
-      svg.setAttribute("aria-label", `Live bytes by category over ${events.length} events. ${said}`);
+      here.lastElementChild?.setAttribute("cy", String(Y(sum(rows[at]))));
+      plot.firstElementChild?.setAttribute(
+        "aria-label",
+        `Live bytes by category over ${events.length} events. ${said}`,
+      );
       report(at, said);
     };
   }
@@ -158,7 +159,7 @@ export function render({ model, el }) {
     fill(
       legend,
       ...used.map((c) =>
-        h(
+        sketch(
           "li",
           {},
           s(
@@ -167,7 +168,7 @@ export function render({ model, el }) {
             s("rect", { width: 18, height: 14, class: `lk-area lk-c${c % 5}`, fill: `url(#${ids[c]})` }),
           ),
           ` ${categories[c]} `,
-          h("b", {}, si(rows[at][c], "B")),
+          sketch("b", {}, si(rows[at][c], "B")),
         ),
       ),
     );
@@ -185,11 +186,11 @@ export function render({ model, el }) {
               names[id] || `#${id}`,
               si(size, "B"),
               categories[c],
-              h("code", {}, sources[line] || "unknown"),
+              sketch("code", {}, sources[line] || "unknown"),
             ]),
         ),
         rest.length
-          ? h(
+          ? sketch(
               "p",
               { class: "lk-note" },
               `and ${rest.length} more, ${si(

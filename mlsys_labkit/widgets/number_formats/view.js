@@ -1,7 +1,7 @@
-import { h, s, KEYS, frame, ladder, choice, button, grid, picture, fit, whileHeld } from "../shared/dom.js";
+import { h, KEYS, frame, ladder, choice, button, grid, picture, fit, whileHeld } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { plain } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { decode, largest, nearest, neighbours } from "./model.js";
 

@@ -1,7 +1,7 @@
-import { h, s, frame, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { h, frame, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { plain, whole } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { occupancy } from "./model.js";
 

@@ -1,7 +1,7 @@
-import { h, s, KEYS, unique, frame, slider, button, picture, fit, whileHeld } from "../shared/dom.js";
+import { h, KEYS, unique, frame, slider, button, picture, fit, whileHeld } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { plain } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s, sketch } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { covariance, direction, kept, total, tail, principal } from "./model.js";
 
@@ -206,7 +206,7 @@ export function render({ model, el }) {
       s("text", { x: 0, y: 13 }, `kept ${heldText}`),
       s("text", { x: w, y: 13, "text-anchor": "end" }, `lost ${lostText}`),
     );
-    const sum = h(
+    const sum = sketch(
       "p",
       { class: "lk-note" },
       `${heldText} + ${lostText} = ${allText}, the total variance, whatever the direction.`,

@@ -1,7 +1,7 @@
-import { h, s, frame, slider, choice, grid, picture, fit, whileHeld } from "../shared/dom.js";
+import { h, frame, slider, choice, grid, picture, fit, whileHeld } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { si, plain } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s, sketch } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { range, bars, bubble, idle, live } from "./model.js";
 
@@ -183,7 +183,7 @@ export function render({ model, el }) {
     ui.says.textContent = said;
     const kinds = [...new Set(drawn.map((one) => one[1]))];
     const item = (style, words) =>
-      h(
+      sketch(
         "li",
         {},
         s(

@@ -1,7 +1,7 @@
-import { h, s, unique, frame, slider, ladder, picture, fit } from "../shared/dom.js";
+import { h, unique, frame, slider, ladder, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { plain, si, whole } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { ttft, tpot, missed, goodput, span, ticks } from "./model.js";
 

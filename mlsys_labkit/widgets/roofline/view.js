@@ -1,6 +1,6 @@
-import { h, s, frame, slider, choice, grid, picture, fit, whileHeld } from "../shared/dom.js";
+import { h, frame, slider, choice, grid, picture, fit, whileHeld } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s, sketch } from "../shared/redraw.js";
 import { verticals, horizontals, labeller, roundNumbers } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
@@ -253,7 +253,7 @@ export function render({ model, el }) {
       row = (name, tell) => [name, ...ready.map(tell)];
     fill(
       ui.rest,
-      h(
+      sketch(
         "div",
         { class: "lk-scroll" },
         grid(
@@ -267,7 +267,7 @@ export function render({ model, el }) {
           ],
         ),
       ),
-      h(
+      sketch(
         "p",
         { class: "lk-note" },
         ready.some((m) => m.origin !== "measured")

@@ -1,8 +1,8 @@
-import { h, s, unique, frame, slider, logSlider, button, grid, picture, fit } from "../shared/dom.js";
+import { h, unique, frame, slider, logSlider, button, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { loss, bestParameters, lifetime, tokensFor } from "./model.js";
 

@@ -1,8 +1,8 @@
-import { h, s, colourKeys, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { h, colourKeys, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { si, plain, whole } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { memory, decodeSeconds, prefillSeconds, usdPerMillion, mostUsers } from "./model.js";
 

@@ -1,5 +1,5 @@
 /** Axes of a plot: rules across it, and numbers beside them. */
-import { s } from "./dom.js";
+import { s } from "./redraw.js";
 
 const WIDE = 6.8; // pixels of a character
 /** Keep the texts that a row has room for: each is `text(value)` around `x(value)`. */

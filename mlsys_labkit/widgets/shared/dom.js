@@ -1,51 +1,25 @@
 /** Elements and controls of a widget's view. No global state: one page may load this module many times. */
-import { listen, perFrame } from "./redraw.js";
+import { flat, make, perFrame, s, set, sketch } from "./redraw.js";
 
-/** @typedef {string | number | Node | null | undefined | false | Child[]} Child */
-/** @typedef {Record<string, any> | null | undefined} Attributes */
-
-/**
- * Set attributes and listeners, and append children; empty attributes and children are left out.
- * @template {Element} T
- * @param {T} node
- * @param {Attributes} attributes
- * @param {Child[]} children
- */
-function build(node, attributes, children) {
-  /** @type {[string, any][]} */
-  const listeners = [];
-  for (const [name, value] of Object.entries(attributes || {})) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) listeners.push([name.slice(2), value]);
-    else node.setAttribute(name, value === true ? "" : value);
-  }
-  if (listeners.length) listen(node, listeners);
-  const kept = children.flat(3).filter((child) => child !== null && child !== undefined && child !== false);
-  node.append(.../** @type {(string | Node)[]} */ (kept));
-  return node;
-}
+/** @typedef {import("./redraw.js").Child} Child */
+/** @typedef {import("./redraw.js").Attributes} Attributes */
 
 /**
- * An HTML element.
+ * An HTML element with attributes, listeners and children; empty ones are left out.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag
  * @param {Attributes} [attributes]
  * @param {Child[]} children
  */
-export const h = (tag, attributes, ...children) => build(document.createElement(tag), attributes, children);
+export function h(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const name in attributes) set(node, name, attributes[name]);
+  node.append(...flat(children).map(make));
+  return node;
+}
 
 /**
- * An SVG element.
- * @template {keyof SVGElementTagNameMap} T
- * @param {T} tag
- * @param {Attributes} [attributes]
- * @param {Child[]} children
- */
-export const s = (tag, attributes, ...children) =>
-  build(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-
-/**
- * A picture at its own size, of the elements in it; "aria-label" tells those who cannot see it.
+ * Sketch a picture at its own size, of the elements in it; "aria-label" tells those who cannot see it.
  * @param {Record<string, any> & { width: number, height: number }} attributes
  * @param {Child[]} children
  */
@@ -221,22 +195,35 @@ export const colourKeys = (names, kind) =>
   );
 
 /**
- * A table with a caption, a header row and row headers.
+ * Sketch a table with a caption, a header row and row headers.
  * @param {string} caption
  * @param {Child[]} head
  * @param {Child[][]} rows
  */
 export const grid = (caption, head, rows) =>
-  h(
+  sketch(
     "table",
     {},
-    h("caption", {}, caption),
-    h("thead", {}, h("tr", {}, ...head.map((name) => h("th", { scope: "col" }, name)))),
-    h(
+    sketch("caption", {}, caption),
+    sketch(
+      "thead",
+      {},
+      sketch(
+        "tr",
+        {},
+        head.map((name) => sketch("th", { scope: "col" }, name)),
+      ),
+    ),
+    sketch(
       "tbody",
       {},
-      ...rows.map(([first, ...others]) =>
-        h("tr", {}, h("th", { scope: "row" }, first), ...others.map((cell) => h("td", {}, cell))),
+      rows.map(([first, ...others]) =>
+        sketch(
+          "tr",
+          {},
+          sketch("th", { scope: "row" }, first),
+          others.map((cell) => sketch("td", {}, cell)),
+        ),
       ),
     ),
   );

@@ -1,6 +1,6 @@
 /** Handles: marks on a picture that a pointer drags and that the keys move. */
-import { h, s, KEYS } from "./dom.js";
-import { perFrame } from "./redraw.js";
+import { h, KEYS } from "./dom.js";
+import { perFrame, s } from "./redraw.js";
 
 const STEPS = {
   ArrowRight: [1, 0],

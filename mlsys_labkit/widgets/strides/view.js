@@ -1,7 +1,7 @@
 import { h, KEYS, frame, button, grid } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { follow, put } from "../shared/state.js";
-import { fill } from "../shared/redraw.js";
+import { fill, sketch } from "../shared/redraw.js";
 import {
   prod,
   contiguous,
@@ -249,7 +249,7 @@ export function render({ model, el }) {
 
     const fresh = spots.map((spot, i) => {
       const bad = spot < 0 || spot >= size;
-      return h(
+      return sketch(
         "button",
         {
           ...KEYS,
@@ -270,7 +270,7 @@ export function render({ model, el }) {
     fill(
       tensor,
       ...Array.from({ length: blocks }, (_, b) =>
-        h(
+        sketch(
           "div",
           { class: "lk-block", style: `grid-template-columns:repeat(${width},minmax(30px,44px))` },
           fresh.slice((b * count) / blocks, ((b + 1) * count) / blocks),
@@ -279,7 +279,7 @@ export function render({ model, el }) {
     );
 
     const boxes = Array.from({ length: size }, (_, i) =>
-      h(
+      sketch(
         "span",
         {
           class: `lk-slot${first.has(i) ? " used" : ""}`,
@@ -292,11 +292,11 @@ export function render({ model, el }) {
     fill(
       memory,
       ...Array.from({ length: Math.ceil(size / perLine) }, (_, line) =>
-        h(
+        sketch(
           "div",
           { class: "lk-line" },
-          h("span", { class: "lk-tag" }, `line ${line}`),
-          h(
+          sketch("span", { class: "lk-tag" }, `line ${line}`),
+          sketch(
             "div",
             { style: `grid-template-columns:repeat(${perLine},minmax(16px,1fr))` },
             boxes.slice(line * perLine, (line + 1) * perLine),

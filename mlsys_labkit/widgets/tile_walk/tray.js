@@ -1,6 +1,6 @@
 /** The tray: shared memory of one block, with the two tiles that a step puts there and the bytes loaded so far. */
-import { s } from "../shared/dom.js";
 import { si } from "../shared/numbers.js";
+import { s } from "../shared/redraw.js";
 
 const SLIDE = 350; // milliseconds from a tile's place in its matrix to the tray
 

@@ -1,8 +1,8 @@
-import { h, s, frame, slider, ladder, button, grid, picture, fit } from "../shared/dom.js";
+import { h, frame, slider, ladder, button, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { player } from "../shared/player.js";
 import { si, plain } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s, sketch } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { steps, loadedBytes, intensity, sharedBytes, threads, sharedLoadsPerFma, walk } from "./model.js";
 import { tray } from "./tray.js";
@@ -278,7 +278,7 @@ export function render({ model, el }) {
           ["threads a block", String(threads(T, R)), "your choice"],
         ],
       ),
-      h(
+      sketch(
         "p",
         { class: "lk-note" },
         N % T

@@ -1,8 +1,8 @@
-import { h, s, frame, slider, grid, picture, fit } from "../shared/dom.js";
+import { h, frame, slider, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { plain, whole } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { hour, million, energy, carbon } from "./model.js";
 

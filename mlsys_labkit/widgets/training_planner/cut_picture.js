@@ -1,5 +1,6 @@
-import { s, picture } from "../shared/dom.js";
+import { picture } from "../shared/dom.js";
 import { plain, whole } from "../shared/numbers.js";
+import { s } from "../shared/redraw.js";
 
 const TALL = 148,
   TOP = 20,

@@ -1,8 +1,8 @@
-import { h, s, KEYS, colourKeys, frame, logSlider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { h, KEYS, colourKeys, frame, logSlider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { cutPicture } from "./cut_picture.js";
 import { si, plain, whole } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import { memory, seconds, utilisation, tokensPerSecond } from "./model.js";
 

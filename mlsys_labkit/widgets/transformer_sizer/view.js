@@ -1,7 +1,7 @@
-import { h, s, colourKeys, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { h, colourKeys, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { si, plain } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s, sketch } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import {
   ruleParameters,
@@ -291,7 +291,7 @@ export function render({ model, el }) {
             row("checkpoint to go on from, 14 bytes each", 14 * n.rule, 14 * n.exact, "B"),
           ],
         ),
-        h(
+        sketch(
           "p",
           { class: "lk-note" },
           "Counted, not measured: elements of 16 bits that fused kernels save of one layer; a " +

@@ -1,7 +1,7 @@
-import { h, s, frame, slider, choice, button, grid, picture, fit } from "../shared/dom.js";
+import { h, frame, slider, choice, button, grid, picture, fit } from "../shared/dom.js";
 import { handle, held } from "../shared/handle.js";
 import { plain } from "../shared/numbers.js";
-import { fill } from "../shared/redraw.js";
+import { fill, s } from "../shared/redraw.js";
 import { follow, put } from "../shared/state.js";
 import {
   sectors,
@@ -178,7 +178,7 @@ export function render({ model, el }) {
       word = at === null ? null : Math.floor(at / 4);
     const inPhase = (lane) => global || Math.floor(lane / together) === group;
 
-    /** @type {SVGElement[]} */
+    /** @type {import("../shared/redraw.js").Sketch[]} */
     const top = [s("text", { class: "soft", x: 0, y: 14 }, "lane")];
     for (let i = 0; i < 32; i += 1) {
       top.push(
