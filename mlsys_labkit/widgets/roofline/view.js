@@ -140,6 +140,9 @@ export function render({ model, el }) {
         hidden = !which && Math.abs(X(intensity()) - middle) < 3.65 * limit.length + 16, // by the handle
         high = Y(peak) + (hidden ? -20 : up);
       clear(limit, [[middle, high]]);
+      const ridged = `${tag}ridge ${plain(corner)}`,
+        foot = bottom - 7 - 16 * which;
+      clear(ridged, [[X(corner) + 5 + 3.65 * ridged.length, foot]]);
       for (let i = -3; i <= 3; i += 1)
         clear("ww", [
           [
@@ -157,7 +160,7 @@ export function render({ model, el }) {
           which ? "rect" : "circle",
           which ? { x: X(corner) - 4, y: Y(peak) - 4, width: 8, height: 8 } : { cx: X(corner), cy: Y(peak), r: 4 },
         ),
-        s("text", { class: "halo", x: X(corner) + 5, y: bottom - 7 - 16 * which }, `${tag}ridge ${plain(corner)}`),
+        s("text", { class: "halo", x: X(corner) + 5, y: foot }, ridged),
         s("text", { class: "halo", x: right - 2, y: high, "text-anchor": "end" }, limit),
         // Without a label where the slope is shorter than one: it would leave the picture.
         Math.hypot(X(corner) - slope[0], Y(peak) - slope[1]) > 130 &&
@@ -202,10 +205,15 @@ export function render({ model, el }) {
             [x - side, y + down],
           ]),
       );
-      const inside = places.filter(([middle]) => middle - side > left - 12 && middle + side < right + 20);
+      const within = ([, level]) => level > 24 && level < bottom - 2; // above the numbers of the axis
+      const inside = places
+        .filter(([middle]) => middle - side > left - 12 && middle + side < right + 20)
+        .filter(within);
       // A long name fits on neither side of its point: it stands above or below, moved into the picture.
       const middle = Math.min(right + 20 - side, Math.max(left - 12 + side, x));
-      return inside.length ? inside : downs.map((down) => /** @type {[number, number]} */ ([middle, y + down]));
+      return inside.length
+        ? inside
+        : downs.map((down) => /** @type {[number, number]} */ ([middle, y + down])).filter(within);
     }
     const here = ready.map((machine) => {
       const y = Y(attainable(intensity(), machine.peak, machine.bandwidth)),
