@@ -1,4 +1,4 @@
-(section) => {
+(section, walk) => {
   const seen = (node) => node.checkVisibility({ visibilityProperty: true }) && node.getBoundingClientRect().width > 0;
   const all = (selector) => [...section.querySelectorAll(selector)].filter(seen);
   const box = (node) => node.getBoundingClientRect();
@@ -106,39 +106,6 @@
     said: says.textContent,
   };
   result.handles = readHandles();
-  const put = (node, value) => {
-    node.value = value;
-    ["input", "change"].forEach((kind) => node.dispatchEvent(new Event(kind, { bubbles: true })));
-  };
-  const name = (node) => node.closest("label")?.querySelector("span")?.textContent || node.textContent;
-  for (const node of section.querySelectorAll("select")) {
-    const was = node.value;
-    for (const { value } of node.options) {
-      put(node, value);
-      note(`${name(node)}: ${value}`);
-    }
-    put(node, was);
-  }
-  for (const node of section.querySelectorAll("input[type=range]")) {
-    const was = node.value,
-      [low, high] = [Number(node.min), Number(node.max)];
-    for (const value of [low, (low + high) / 2, high]) {
-      put(node, value);
-      note(`${name(node)}: ${value}`);
-    }
-    put(node, was);
-  }
-  for (const node of section.querySelectorAll(".lk-stage [role=slider]:not(input)")) {
-    const press = (key) => node.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
-    for (const key of ["Home", "End"]) {
-      press(key);
-      note(`${node.getAttribute("aria-label")}: ${key}`);
-    }
-  }
-  for (const node of section.querySelectorAll("button, input[type=checkbox]"))
-    if (!/Play|Walk|Commit/.test(node.textContent)) {
-      node.click();
-      note(name(node));
-    }
+  walk(section, note, ["Home", "End"]);
   return { ...result, overlaps: worst };
 };

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mlsys_labkit import widgets
+from mlsys_labkit.work import Work
 from tests.conftest import chromium, settle
 from tests.labkit import every_widget
 
@@ -22,7 +24,17 @@ DESK, PHONE = 1280, 390
 COLUMN = {DESK: 736, PHONE: 358}  # pixels of a chapter's text at these widths of the window
 MOST_HIGH, SCREEN, MOST_CONTROLS, LEAST_TEXT, HAND = 760, 844, 4, 11, 24
 
-MEASURE = Path(__file__).with_suffix(".js").read_text("utf-8").strip().removesuffix(";")
+
+def script(name: str) -> str:
+    """Return a script for ``page.evaluate`` that gets the walk through all controls as its second argument."""
+    body, walk = (
+        Path(__file__).with_name(f"{each}.js").read_text("utf-8").strip().removesuffix(";")
+        for each in (name, "widget_walk")
+    )
+    return f"(first) => ({body})(first, {walk})"
+
+
+MEASURE = script("widget_layout")
 
 
 @dataclass(frozen=True)
@@ -72,9 +84,19 @@ def measure(browser: Any, fragment: str, width: int) -> Seen:
     return Seen(width=width, **{**found, "smallest": tuple(found["smallest"])})
 
 
+def ladder() -> Any:
+    """Return chapter 7's roofline: in bfloat16 its slowest kernel lies where the axis has its numbers."""
+    passes = {"naive": (33, 0.5), "column": (4.5, 5), "coalesced": (2, 7.5), "tiled": (2, 8), "square": (0.5, 30)}
+    works = [
+        Work(flops=1e12, bytes_read=2e12 * per_step, seconds=1 / speed, name=name)
+        for name, (per_step, speed) in passes.items()
+    ]
+    return widgets.roofline(["h100-sxm"], works, dtype="float32", level="shared")
+
+
 def samples() -> dict[str, list[Any]]:
     """Return the makers of all samples by kind."""
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[Any]] = {"roofline": [ladder]}
     for make in every_widget.every().values():
         found.setdefault(every_widget.folder_of(make), []).append(make)
     return found

@@ -1,4 +1,4 @@
-async ([esm, css, states, still]) => {
+async ([esm, css, states, still], walk) => {
   // The states of a widget that one control reaches alone, with what the view says in each. The last `still` of the
   // states are not moved.
   const view = (await import(URL.createObjectURL(new Blob([esm], { type: "text/javascript" })))).default;
@@ -61,38 +61,6 @@ async ([esm, css, states, still]) => {
     };
     note("first");
     if (at >= states.length - still) continue;
-    const put = (node, value) => {
-      node.value = value;
-      ["input", "change"].forEach((kind) => node.dispatchEvent(new Event(kind, { bubbles: true })));
-    };
-    const name = (node) => node.closest("label")?.querySelector("span")?.textContent || node.textContent;
-    for (const node of section.querySelectorAll("select")) {
-      const was = node.value;
-      for (const { value } of [...node.options]) {
-        put(node, value);
-        note(`${name(node)}: ${value}`);
-      }
-      put(node, was);
-      reset();
-    }
-    for (const node of section.querySelectorAll("input[type=range]")) {
-      if (!seen(node)) continue;
-      const was = node.value,
-        [low, high] = [Number(node.min), Number(node.max)];
-      for (const value of [low, (low + high) / 2, high]) {
-        put(node, value);
-        note(`${name(node)}: ${value}`);
-      }
-      put(node, was);
-      reset();
-    }
-    for (const node of section.querySelectorAll(".lk-stage [role=slider]:not(input)")) {
-      for (const key of ["Home", "ArrowUp", "ArrowRight", "End", "ArrowLeft", "ArrowDown"]) {
-        node.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
-        note(`${node.getAttribute("aria-label")}: ${key}`);
-      }
-      reset();
-    }
     const radios = section.querySelectorAll("input[type=radio]").length;
     for (let i = 0; i < radios; i += 1) {
       [state, section, reset] = await mount({ ...first, choice: null });
@@ -100,12 +68,8 @@ async ([esm, css, states, still]) => {
       section.querySelector("button").click();
       note(`option ${i}`);
     }
-    for (const node of [...section.querySelectorAll("button, [role=button], input[type=checkbox]")].slice(0, 60))
-      if (!/Play|Walk|Commit/.test(node.textContent) && !node.disabled && node.isConnected && seen(node)) {
-        node.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true }));
-        note(name(node) || node.getAttribute("aria-label"));
-        if (!radios) reset();
-      }
+    const keys = ["Home", "ArrowUp", "ArrowRight", "End", "ArrowLeft", "ArrowDown"];
+    walk(section, note, keys, radios ? undefined : reset);
   }
   return found;
 };

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from mlsys_labkit.ranks.simulation.patterns import ALGORITHMS, pattern
@@ -16,8 +15,9 @@ from mlsys_labkit.widgets.collective_animator.model import COLLECTIVES
 from tests.labkit import every_widget, verdicts_hardware, verdicts_kernels, verdicts_models, verdicts_runs
 from tests.labkit.verdict_numbers import Expected, Oracle, State
 from tests.labkit.widget_grips import Grip, grips
+from tests.labkit.widget_layout import script
 
-WALK = Path(__file__).with_name("widget_states.js").read_text("utf-8").strip().removesuffix(";")
+WALK = script("widget_states")
 PAGE = "<!doctype html><html lang=en><title>t</title><main style='width: 736px'></main>"
 NO_CLAIM = {"progress_panel": "shows words that lk.progress() wrote; tests/labkit/test_progress.py compares those"}
 
