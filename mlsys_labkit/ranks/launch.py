@@ -59,8 +59,9 @@ def run(
         backend: "local": threads of this process that take turns, so that a run is the same every time and a missing
             wait or receive shows every time. "gloo": a process per rank. "nccl": a GPU per rank. "auto": "nccl" if
             there is a GPU for each rank, else "local". On each of them a rank has the globals of the program, and all
-            that they hold, to itself, and the notebook's stay as they are. "local" shares what installed packages keep
-            that do not use ``torch.distributed``, and what cannot be copied: open files, sockets, handles of libraries.
+            that they hold, to itself, with what its code sets on libraries, and the notebook's stay as they are.
+            "local" shares what installed packages keep for themselves that do not use ``torch.distributed``, and what
+            cannot be copied: open files, sockets, handles of libraries. Its ranks can have no handlers of signals.
             A thread that a rank starts there sees the globals of the rank whose turn it is; a finding names it.
         args: each rank gets a copy of them; of one made by ``each``, its own item.
         memory: trace the tensors that each rank makes and holds (``run.memory``).

@@ -67,7 +67,7 @@ def run_program(
     words = [str(word) for word in args]
     whole = {"timeout_seconds": timeout_seconds, "memory": memory, "quiet": quiet}
     with on_this_machine():
-        return run(run_file, world_size, backend, args=(str(path), words, package), **whole)  # type: ignore[arg-type]
+        return run(run_file, world_size, backend, args=(path, words, package), **whole)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -100,8 +100,8 @@ def _find(module: str) -> tuple[Path, str]:
     return Path(spec.origin), name.rpartition(".")[0]
 
 
-def run_file(path: str, arguments: list[str], package: str | None = None) -> int:
-    """Run ``path`` as this process's main program. Return 0; raise SystemExit for another status.
+def run_file(file: Path, arguments: list[str], package: str | None = None) -> int:
+    """Run ``file`` as this process's main program. Return 0; raise SystemExit for another status.
 
     ``package`` is that of a program which was named as a module; None for a file.
     """
@@ -110,14 +110,14 @@ def run_file(path: str, arguments: list[str], package: str | None = None) -> int
     from mlsys_labkit.ranks.at_exit import run_at_end
     from mlsys_labkit.ranks.cuda_on_cpu import TensorsOnCpu
 
-    main = ModuleType("__main__")
+    path, main = str(file), ModuleType("__main__")
     about: dict[str, Any] = {"__file__": path, "__builtins__": builtins, "__annotations__": {}}
     about |= {} if package is None else {"__package__": package}
     vars(main).update(about)
     sys.modules["__main__"] = main
     sys.argv[:] = [path, *arguments]
-    sys.path.insert(0, str(Path(path).parent) if package is None else os.getcwd())
-    code = compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
+    sys.path.insert(0, str(file.parent) if package is None else os.getcwd())
+    code = compile(file.read_bytes(), path, "exec", dont_inherit=True)
     try:
         with on_this_machine(), nullcontext() if torch.cuda.is_available() else TensorsOnCpu(), run_at_end():
             if package:

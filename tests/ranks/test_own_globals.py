@@ -33,6 +33,7 @@ from mlsys_labkit.errors import RanksError
 from mlsys_labkit.ranks.local import program
 from tests.ranks import programs_with_state
 from tests.ranks.programs_that_hide_state import HIDDEN
+from tests.ranks.programs_that_patch_libraries import PATCHED, PATCHING, libraries_as_they_were
 from tests.ranks.programs_with_state import TABLE
 from tests.ranks.run_helpers import gloo, line_of, local
 
@@ -42,7 +43,7 @@ def model() -> None:
     programs_with_state.make_model()
 
 
-@pytest.mark.parametrize("program", TABLE + HIDDEN, ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", TABLE + HIDDEN + PATCHING, ids=lambda program: program.__name__)
 def test_each_rank_sees_only_what_it_has_set(program: Callable[[], Any]) -> None:
     before = _state()
     for _ in range(2):  # a run leaves nothing for the next
@@ -55,7 +56,8 @@ def _state() -> list[Any]:
     values = [dict(vars(kept)), dict(vars(kept.Config)), list(kept.SEEN), kept.WEIGHT.item(), kept.MODEL.weight.item()]
     process = [dict(os.environ), list(sys.argv), sys.stdout, sys.stderr, print, dist.all_reduce, F.relu, gc.isenabled()]
     settings = [torch.get_default_dtype(), torch.get_float32_matmul_precision(), list(warnings.filters)]
-    return [*values, *process, *settings, len(logging.getLogger("programs_that_hide_state").handlers)]
+    patched = [dict(vars(one)) for one in PATCHED]
+    return [*values, *process, *settings, *patched, len(logging.getLogger("programs_that_hide_state").handlers)]
 
 
 def _alone(program: Callable[[], Any]) -> Any:
@@ -72,11 +74,12 @@ def _alone(program: Callable[[], Any]) -> Any:
 
 def all_of_the_table() -> list[Any]:
     programs_with_state.make_model()
-    return [_alone(program) for program in TABLE + HIDDEN]
+    with libraries_as_they_were():
+        return [_alone(program) for program in TABLE + HIDDEN + PATCHING]
 
 
 def test_processes_of_their_own_return_the_same() -> None:
-    assert gloo(all_of_the_table, 3).values == [[rank] * len(TABLE + HIDDEN) for rank in range(3)]
+    assert gloo(all_of_the_table, 3).values == [[rank] * len(TABLE + HIDDEN + PATCHING) for rank in range(3)]
 
 
 def test_variables_of_an_enclosing_function() -> None:
@@ -244,13 +247,13 @@ def test_default_arguments_of_torch_hold_no_ranks_group() -> None:
 
 
 def test_a_group_of_another_rank_or_run_is_named() -> None:
-    """Leave a group in a module of torch, which all ranks share."""
+    """Leave a group in a dictionary of torch, which all ranks share."""
 
     def uses(makes: bool) -> None:
         if makes and dist.get_rank() == 0:
-            torch.leaked = dist.group.WORLD  # type: ignore[attr-defined]
+            vars(torch)["leaked"] = dist.group.WORLD
         dist.barrier()
-        dist.all_reduce(torch.ones(1), group=torch.leaked)  # type: ignore[attr-defined]
+        dist.all_reduce(torch.ones(1), group=vars(torch)["leaked"])
 
     try:
         for makes in (True, False):
@@ -258,7 +261,7 @@ def test_a_group_of_another_rank_or_run_is_named() -> None:
                 local(uses, 3, makes)
             assert caught.value.line == line_of(uses, "all_reduce")
     finally:
-        del torch.leaked  # type: ignore[attr-defined]
+        del vars(torch)["leaked"]
     assert local(dist.get_rank, 3).values == [0, 1, 2]
 
 

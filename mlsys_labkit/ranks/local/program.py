@@ -11,12 +11,12 @@ import dis
 import functools
 import gc
 import sys
-import sysconfig
 import threading
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import EnumMeta
+from pathlib import Path
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -32,6 +32,15 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
+from mlsys_labkit.ranks.local.patches import (
+    INSTALLED,
+    STANDARD,
+    Patches,
+    files_of,
+    import_patched_libraries,
+    named_owners,
+    names_set,
+)
 from mlsys_labkit.ranks.local.places import (
     Attributes,
     Closure,
@@ -47,8 +56,6 @@ from mlsys_labkit.ranks.local.places import (
 _KIT = ("mlsys_labkit", "mlsys_grading")
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _LIBRARIES = ("torch", "numpy", "IPython", "ipykernel", "pytest", "_pytest")
-_STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
-_INSTALLED = ("/site-packages/", "/dist-packages/")
 _EXCHANGED = (builtins, dist, torch.nn.functional)  # exchanging their functions is common
 _MOST_ITEMS = 1000  # of a container that is searched for functions: beyond it, it is data
 _HOLDERS = (deque, MappingProxyType)
@@ -84,11 +91,18 @@ class Program:
 
 
 def find_program(fn: Any, arguments: Any) -> Program:
-    """Return the program that ``fn``, and the functions in ``arguments`` of modules, belong to."""
+    """Return the program that ``fn``, and the functions in ``arguments`` of modules, belong to.
+
+    A path to a Python file among the arguments is that of a program, which each rank will run.
+    """
     search = _Search()
     search.visit([fn])
     search.executed = False  # code that a rank has executed in variables of its own comes to it as an argument
     search.visit([arguments])
+    files = {one for own in arguments for one in own if isinstance(one, Path) and one.suffix == ".py"}
+    for tree, code in (parts for file in files for parts in files_of(file)):
+        import_patched_libraries(tree)
+        search.visit([code])
     search.follow_names()
     return search.program()
 
@@ -127,9 +141,9 @@ def _kind(module: ModuleType) -> Literal["program", "installed", "library"]:
     file = about.get("__file__")
     if not isinstance(file, str):
         return "program" if about.get("__spec__") is None else "library"
-    if any(folder in file for folder in _INSTALLED):
+    if any(folder in file for folder in INSTALLED):
         return "installed"
-    return "library" if file.startswith(_STANDARD) else "program"
+    return "library" if file.startswith(STANDARD) else "program"
 
 
 @dataclass
@@ -142,6 +156,7 @@ class _Search:
     caches: list[Any] = field(default_factory=list)
     names: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))  # read as globals, by globals' id
     attributes: set[str] = field(default_factory=set)
+    patched: set[str] = field(default_factory=set)  # attributes that are set, but on self
     imports: set[str] = field(default_factory=set)
     of_thread: dict[int, tuple[type, dict[str, Any]]] = field(default_factory=dict)
     whole: set[int] = field(default_factory=set)  # ids of globals of which any may be meant
@@ -171,7 +186,7 @@ class _Search:
         elif _is(one, type):
             yield from self._class(one)
         elif _is(one, CodeType):
-            self.attributes |= names_in(one).attributes
+            self._code(one)
         elif _is(one, _CACHES):
             self.caches.append(one)
             yield one.__wrapped__
@@ -219,9 +234,14 @@ class _Search:
         if read.globals & _ANY_GLOBAL or ("sys" in read.globals and "modules" in read.attributes):
             self.whole.add(id(one.__globals__))
         self.any_attribute |= bool(read.globals & _ANY_ATTRIBUTE or "__dict__" in read.attributes)
+        self._code(one.__code__)
+        yield from Defaults(one).read().values()
+
+    def _code(self, code: CodeType) -> None:
+        read = names_in(code)
         self.attributes |= read.attributes | read.texts
         self.imports |= read.imports
-        yield from Defaults(one).read().values()
+        self.patched |= names_set(code)
 
     def _class(self, one: type) -> Iterator[Any]:
         module = sys.modules.get(one.__module__)
@@ -268,7 +288,15 @@ class _Search:
             places.append(Exchanged(vars(one), tuple(reached)))
         if unknown or "logging" in self.imports or any("logging" in names for names in self.names.values()):
             places.append(Loggers())
+        places.append(Patches(self._owners(), self.patched))
         return places
+
+    def _owners(self) -> list[Any]:
+        if not self.patched:
+            return []
+        named = [part for name in self.imports for part in _with_parents(name)]
+        roots = [*self.seen.values(), *(sys.modules[name] for name in named if name in sys.modules)]
+        return named_owners(roots, self.attributes | {part for name in named for part in name.split(".")}, _of_library)
 
     def program(self) -> Program:
         pairs: list[tuple[Place, set[str]]] = [
@@ -296,6 +324,16 @@ class _Search:
 def _is(one: Any, kinds: type | tuple[type, ...]) -> bool:
     """Return whether ``one`` is of ``kinds``, without a question to ``one``: that may run its code."""
     return issubclass(type(one), kinds)
+
+
+def _with_parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def _of_library(one: Any) -> bool:
+    module = one if _is(one, ModuleType) else sys.modules.get(str(one.__module__))
+    return module is not None and _is(module, ModuleType) and _kind(module) != "program"
 
 
 def _is_called(value: Any) -> bool:

@@ -1,0 +1,159 @@
+"""What a program sets on libraries: attributes of their classes, functions and modules.
+
+A library has thousands of classes, and a rank's turn ends thousands of times. So only those that the program's code
+names are looked at, and of their attributes only those that its code sets.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import functools
+import importlib.util
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
+_ABSENT = object()
+_SETS = {"STORE_ATTR", "DELETE_ATTR"}
+_SETS_BY_TEXT = {"setattr", "delattr", "__setattr__", "__delattr__", "patch", "monkeypatch", "__dict__"}
+_MOST_FILES = 1000
+STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
+INSTALLED = ("/site-packages/", "/dist-packages/")
+
+
+@functools.lru_cache(4096)
+def names_set(code: CodeType) -> frozenset[str]:
+    """Return the names of the attributes that ``code`` may set on anything but ``self``.
+
+    Example:
+        >>> def f(self, model):
+        ...     self.rank = model.rank = 0
+        ...     setattr(model, "size", 1)
+        >>> sorted(names_set(f.__code__))
+        ['rank', 'size']
+    """
+    found: set[str] = set()
+    before: Any = None
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in _SETS and before not in ("self", ("self",)):
+            found.add(instruction.argval)
+        before = instruction.argval  # Python 3.13 loads two variables at once
+        before = before[-1:] if isinstance(before, tuple) else before
+    consts = [const for const in code.co_consts if isinstance(const, str)]
+    if _SETS_BY_TEXT & {*code.co_names}:
+        found |= {name for const in consts if (name := const.rpartition(".")[2]).isidentifier()}
+    return frozenset(found).union(*(names_set(const) for const in code.co_consts if isinstance(const, CodeType)))
+
+
+def is_installed(file: str) -> bool:
+    """Return whether a file is Python's or an installed package's."""
+    return any(folder in file for folder in INSTALLED) or file.startswith(STANDARD)
+
+
+class Patches:
+    """The attributes of libraries that a program may set: ``names``, on each of the ``owners``."""
+
+    def __init__(self, owners: Iterable[Any], names: Iterable[str]) -> None:
+        self._names = frozenset(names)
+        self._owners = list(owners) if self._names else []
+        self._held = [vars(owner) for owner in self._owners]
+
+    def read(self) -> dict[str, Any]:
+        names = self._names
+        return {
+            str(place): {name: held[name] for name in names & held.keys() if not isinstance(held[name], ModuleType)}
+            for place, held in enumerate(self._held)
+        }
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        for place, now in self.read().items():
+            wanted = values[place]
+            if now == wanted and all(now[name] is wanted[name] for name in now):
+                continue
+            owner = self._owners[int(place)]
+            for name in now.keys() - wanted.keys():
+                (type.__delattr__ if isinstance(owner, type) else object.__delattr__)(owner, name)
+            for name, value in wanted.items():
+                if now.get(name, _ABSENT) is not value:
+                    (type.__setattr__ if isinstance(owner, type) else object.__setattr__)(owner, name, value)
+
+
+def named_owners(roots: Iterable[Any], names: set[str], of_library: Callable[[Any], bool]) -> list[Any]:
+    """Return the modules, classes and functions of libraries among ``roots``, and what ``names`` reach from there."""
+    found: dict[int, Any] = {}
+    todo = [*roots]
+    while todo:
+        one = todo.pop()
+        if id(one) in found or not isinstance(one, (ModuleType, type, FunctionType)) or not of_library(one):
+            continue
+        found[id(one)] = one
+        if not isinstance(one, FunctionType):
+            held = vars(one)
+            todo += [held[name] for name in names & held.keys()]
+    return [one for one in found.values() if not (isinstance(one, type) and one.__flags__ & _IMMUTABLE)]
+
+
+def files_of(file: Path) -> Iterator[tuple[ast.Module, CodeType]]:
+    """Yield a program's file, and those beside it that it imports, as trees and as code, without running any."""
+    todo, seen = [file], set[Path]()
+    while todo and len(seen) < _MOST_FILES:
+        path = todo.pop()
+        if path in seen or not path.is_file():
+            continue
+        seen.add(path)
+        try:
+            text = path.read_bytes()
+            tree, code = ast.parse(text), compile(text, str(path), "exec", dont_inherit=True)
+        except (OSError, SyntaxError, ValueError):  # the rank that imports it tells of that
+            continue
+        yield tree, code
+        for module, name, level in _imports(tree):
+            folders = [path.parents[level - 1]] if level else [file.parent, Path.cwd()]
+            parts = [part for part in (*module.split("."), name) if part]
+            for length in range(1, len(parts) + 1):
+                wholes = [folder.joinpath(*parts[:length]) for folder in folders]
+                todo += [each for whole in wholes for each in (whole.with_suffix(".py"), whole / "__init__.py")]
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
+    """Yield each import: the module, the name from it or "", and the number of dots before."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((each.name, "", 0) for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.module or "", each.name, node.level) for each in node.names)
+
+
+def import_patched_libraries(tree: ast.Module) -> None:
+    """Import the libraries on which a file sets something, so that what they are before the run is known."""
+    roots = {_root(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_set(node)}
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in ("setattr", "delattr", "object"):
+            roots |= {_root(argument) for argument in call.args[:1]}
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            modules = [each.name for each in node.names if (each.asname or each.name.partition(".")[0]) in roots]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            modules = [node.module or "" for each in node.names if (each.asname or each.name) in roots]
+        else:
+            continue
+        for module in modules:
+            with suppress(Exception):
+                spec = importlib.util.find_spec(module.partition(".")[0])
+                if spec and spec.origin and is_installed(spec.origin):
+                    importlib.import_module(module)
+
+
+def _is_set(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, (ast.Store, ast.Del))
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
