@@ -68,6 +68,12 @@ def test_sys_exit_and_interrupt_of_a_rank_are_reported() -> None:
         local(sys.exit, 2, 3)
 
 
+def test_a_handler_of_signals_is_refused_in_one_line() -> None:
+    with pytest.raises(ranks.RankError, match=r"only works in main thread.* take backend='gloo'$") as caught:
+        local(lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN), 2)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("swallows", [False, True])
 def test_endless_loop_is_ended_and_its_line_reported(swallows: bool) -> None:
     def loops() -> None:

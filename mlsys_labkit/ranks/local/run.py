@@ -32,6 +32,7 @@ from mlsys_labkit.ranks.trace.findings import make_trace
 
 _BACKEND = "labkit_local"
 _LOOK_SECONDS = 0.1  # between looks at what has been printed
+_NO_SIGNALS = "; ranks on 'local' are threads, which can have no handlers of signals: take backend='gloo'"
 
 _one_run = threading.Lock()
 
@@ -113,7 +114,8 @@ def _live(scheduler: RankScheduler, rank: LocalRank, store: Any, args: Sequence[
         line = _last(of_traceback(error))
         if isinstance(error.__context__, RanksError):  # torch failed as it logged that one
             error = error.__context__
-        failure = RankError(f"rank {rank.number} {raising(error)}{at(line)}", rank.number, line)
+        advice = _NO_SIGNALS if isinstance(error, ValueError) and "signal only works in main" in str(error) else ""
+        failure = RankError(f"rank {rank.number} {raising(error)}{at(line)}{advice}", rank.number, line)
         failure.__cause__ = error
         with suppress(Released):
             scheduler.fail(failure)
