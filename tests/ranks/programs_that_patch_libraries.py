@@ -73,6 +73,12 @@ def class_of_an_object() -> Any:
     return layer.own_rank
 
 
+def tensor_on_a_class() -> int:
+    nn.Mish.weights = torch.full((2,), dist.get_rank())  # type: ignore[attr-defined]
+    dist.barrier()
+    return int(nn.Mish.weights[0])  # type: ignore[attr-defined]
+
+
 def attribute_of_a_function() -> Any:
     nn.init.zeros_.own_rank = dist.get_rank()  # type: ignore[attr-defined]
     dist.barrier()
@@ -107,12 +113,12 @@ def patch_for_a_while() -> int:
 
 PATCHING: tuple[Callable[[], Any], ...] = (
     method_of_a_class, method_that_wraps_the_one_before, new_attribute_of_a_class, classes_in_a_loop,
-    class_as_an_argument, class_under_another_name, class_of_an_object, attribute_of_a_function, function_of_a_module,
-    attribute_that_is_removed, patch_for_a_while,
+    class_as_an_argument, class_under_another_name, class_of_an_object, tensor_on_a_class, attribute_of_a_function,
+    function_of_a_module, attribute_that_is_removed, patch_for_a_while,
 )  # fmt: skip
 PATCHED = (
     nn.Linear, torch.optim.SGD, nn.Module, nn.GELU, nn.SiLU, json.JSONEncoder, nn.Dropout, nn.Tanh, nn.init.zeros_,
-    nn.init, nn.Identity, nn.Sigmoid, nn.Softplus,
+    nn.init, nn.Identity, nn.Sigmoid, nn.Softplus, nn.Mish,
 )  # fmt: skip
 
 
