@@ -105,6 +105,7 @@ COMPILED: list[tuple[str, str, str]] = [
     ("a virtual function", "struct A { virtual __device__ float f() { return 1; } };\n" + KERNEL.format("x[0] = ((A*)x)->f();"), "through a pointer"),
     ("address of a label", KERNEL.format("a: x[0] = (float)((unsigned long)&&a >> n);"), "takes no address of a label"),
     ("a table of labels", KERNEL.format("static void* const at[] = {&&a, &&b}; a: x[0] = (float)(unsigned long)at[n & 1]; b: x[1] = 1;").replace("{&&", "{ (void*)&&"), "takes no address of a label"),
+    ("a stack whose end is kept in memory", KERNEL.format("int m = x[0]; alignas(64) float b[16]; float v[m]; for (int j = 0; j < 16; ++j) b[j] = x[j]; for (int j = 0; j < m; ++j) v[j] = x[j]; x[0] = b[n & 15] + v[m - n];"), "array of variable size"),
     ("environment", KERNEL.format('x[0] = getenv("HOME") != nullptr;'), "getenv"),
 ]  # fmt: skip
 

@@ -109,8 +109,12 @@ def hosted_flags(flags: Iterable[str]) -> tuple[str, ...]:
 
 
 def graded_flags(flags: Iterable[str]) -> tuple[str, ...]:
-    """Return the flags for graded kernels: a switch is no table of places, so every computed jump is the source's."""
-    return (*flags, "-fno-jump-tables")
+    """Return the flags for graded kernels.
+
+    A switch is no table of places, so every computed jump is the source's. A frame pointer lies beside each return
+    address, where the worker looks for it (``guard.cpp``).
+    """
+    return (*flags, "-fno-jump-tables", "-fno-omit-frame-pointer")
 
 
 def link_flags() -> tuple[str, ...]:

@@ -36,6 +36,8 @@ nextafter pow remainder rint round scalbn scalbln sin sincos sinh sqrt tan tanh 
 _MATH = rf"(?:{'|'.join(_MATH_NAMES.split())})[fl]?"
 _HOOKS = r"lk_\w+|__tsan_\w+|__sanitizer_cov_trace_pc|__ubsan_handle_(?:divrem_overflow|out_of_bounds)"
 _WANTED = re.compile(rf"{_HOOKS}|{_LOADER}|{_COMPILER}|{_MATH}")
+# g++ keeps where the caller's stack ends among the variables, which a kernel may write.
+_STACK_FROM_MEMORY = re.compile(r"^\s+leaq\s+-8\(%r10\), %rsp", re.MULTILINE)
 _INITIALISER = re.compile(
     r"^\s*\.section\s+\.(?:init_array|ctors|preinit_array)[^\n]*\n(?:\s*\.(?!quad|xword|dword)[^\n]*\n)*"
     r"\s*\.(?:quad|xword|dword)\s+([\w.$]+)",
@@ -70,6 +72,8 @@ def check_module(path: Path, assembly: str) -> None:
     if any(not name.startswith("_sub_I_00099") for name in _INITIALISER.findall(assembly)):
         found.append("a variable whose initial value has to be computed: it would run code before any kernel does")
     found += [f"{name}{rest}" for name, rest in _readable(computed_calls(assembly))]
+    if _STACK_FROM_MEMORY.search(assembly):
+        found.append("an array of variable size beside one aligned to more than 16 bytes: give one of them up")
     if found:
         raise _refused([Diagnostic(0, 0, text) for text in found])
 

@@ -1,7 +1,7 @@
 """The notebook's side of the worker processes: start one, send it kernels and buffers, wait for it, survive its end.
 
-There are at most two: graded kernels have a worker of their own, because other code could change the counters, which
-are part of its process.
+There are at most three. Graded kernels have workers of their own, because other code could change the counters, which
+are part of a worker's process. Their plain launches, which nothing watches, have another one than those that count.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from mlsys_labkit.cuda.kernel.simulator.process import Printer, WorkerProcess
 from mlsys_labkit.cuda.kernel.simulator.protocol import Command
 
 Mode = Literal["run", "check", "profile"]
+Kind = Literal["ordinary", "graded", "counted"]
+"""Of a worker: for kernels that are not graded, for plain launches of graded ones, and for those whose counts are marks."""
 
 _LOAD_SECONDS = 30.0  # static initialisers of the student's code run in it
 _STOP_SECONDS = 1.0
@@ -127,7 +129,7 @@ class Simulator:
         self._lock = threading.Lock()  # not reentrant: a finalizer that runs meanwhile must not get in
         self._arena = Arena()
         self._arena_address = 0
-        self._workers: dict[bool, _Worker] = {}  # by whether it is for graded kernels
+        self._workers: dict[Kind, _Worker] = {}
         self._loaded = 0
         self._frozen = False  # nothing is freed any more: the memory is another process's, or the interpreter ends
 
@@ -144,13 +146,13 @@ class Simulator:
         """The address of device memory for kernels: the same for the life of the notebook, whatever worker runs."""
         if not self._arena_address:
             with self._lock:
-                self._living_worker(graded=False)
+                self._living_worker("ordinary")
         return self._arena_address
 
     def load(self, path: Path, graded: bool = False) -> LoadedModule:
         """Load a compiled kernel.so in the worker for its kind. Raises CudaWorkerError when that fails."""
         with self._lock:
-            worker = self._living_worker(graded)
+            worker = self._living_worker("counted" if graded else "ordinary")
             number = self._load(worker, path)
             reply = worker.process.control.reply
             self._loaded += 1
@@ -191,7 +193,7 @@ class Simulator:
         died or did not stop in time: the next launch starts another, and device arrays keep their content.
         """
         with self._lock:
-            worker = self._living_worker(request.module.graded)
+            worker = self._living_worker(_kind(request))
             process = worker.process
             number = worker.numbers.get(request.module.id)
             if number is None:
@@ -234,17 +236,23 @@ class Simulator:
         for worker in self._workers.values():
             worker.process.disown()
 
-    def _living_worker(self, graded: bool) -> _Worker:
+    def _living_worker(self, kind: Kind) -> _Worker:
         """Return a worker that is ready for a request; start one if there is none."""
-        worker = self._workers.get(graded)
+        worker = self._workers.get(kind)
         if worker:
             worker.process.stop()  # a second Ctrl-C may have left a request under way
             if worker.process.alive:
                 return worker
             worker.process.close()
-            del self._workers[graded]
+            del self._workers[kind]
         for _ in range(_START_ATTEMPTS):
-            process = WorkerProcess(runtime.worker(), self._arena.file, self._arena.window_bytes, self._arena_address)
+            process = WorkerProcess(
+                runtime.worker(),
+                self._arena.file,
+                self._arena.window_bytes,
+                self._arena_address,
+                is_guarded=kind == "counted",
+            )
             if process.arena_address:
                 break
             process.close()  # the system happened to put a library where our buffers were
@@ -252,8 +260,8 @@ class Simulator:
             raise CudaWorkerError("device memory cannot be mapped where it was; restart the notebook's kernel")
         self._arena_address = process.arena_address
         self._spread_changes()
-        self._workers[graded] = _Worker(process, Changes(self._arena.live()))
-        return self._workers[graded]
+        self._workers[kind] = _Worker(process, Changes(self._arena.live()))
+        return self._workers[kind]
 
     def _load(self, worker: _Worker, path: Path) -> int:
         self._ask(worker, Command.LOAD, os.fsencode(path) + b"\0", _LOAD_SECONDS)
@@ -281,6 +289,12 @@ class Simulator:
         for worker in self._workers.values():
             worker.changes.add(self._arena.changes)
         self._arena.changes.clear()
+
+
+def _kind(request: LaunchRequest) -> Kind:
+    if not request.module.graded:
+        return "ordinary"
+    return "graded" if request.mode == "run" else "counted"
 
 
 _current_lock = threading.Lock()

@@ -37,6 +37,7 @@ _REACH_BYTES = 1 << 34  # reach of a wrong int as an index: an address further a
 _PAGE_BYTES = 4096
 _VERBS = ("reads", "writes", "updates", "updates", "reads", "writes", "writes", "updates")
 _NAMED_ONLY = 1  # kNamedOnly of records.h
+_OUTSIDE_VARIABLES = 2  # values[0], of guard.cpp
 _ADD = "; if both add to it, use atomicAdd"
 _NOUNS = (
     "read", "write", "atomic update", "atomic update", "volatile read", "volatile write",
@@ -198,6 +199,11 @@ def _bytes(count: int) -> str:
 
 
 def _out_of_bounds(case: _Case) -> str:
+    if case.record["values"][0] == _OUTSIDE_VARIABLES:
+        return (
+            f"{case.who} {case.access} its own stack outside of its variables, which no thread can on a GPU: "
+            "an index or a pointer leaves a local array"
+        )
     if case.record["values"][0]:
         return (
             f"{case.who} {case.access} a local variable of another thread, which nobody else can reach on a GPU: "

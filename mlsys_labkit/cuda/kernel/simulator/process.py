@@ -44,12 +44,17 @@ _SIGNALS: dict[int, str] = {
 class WorkerProcess:
     """A worker, from its start to its death. One request is under way at a time; callers see to that.
 
+    Args:
+        is_guarded: whether it ends a launch before an access to memory that is not the kernel's.
+
     Attributes:
         control: the shared memory; fill in ``control.request``, then ``submit`` and ``wait``.
         arena_address: where the worker sees the arena.
     """
 
-    def __init__(self, executable: Path, arena_file: int, arena_bytes: int, arena_address: int) -> None:
+    def __init__(
+        self, executable: Path, arena_file: int, arena_bytes: int, arena_address: int, *, is_guarded: bool = False
+    ) -> None:
         cores = limits.usable_cores()
         self._spin_seconds = _NOTEBOOK_SPIN_SECONDS if cores >= 2 else 0.0
         control_file = os.memfd_create("labkit-control", os.MFD_CLOEXEC)
@@ -70,7 +75,7 @@ class WorkerProcess:
             stdout=errors_end,
             stderr=errors_end,
             pass_fds=inherited,
-            env={"LK_CUDA_THREADS": str(max(1, int(cores))), **os.environ},
+            env={"LK_CUDA_THREADS": str(max(1, int(cores))), **os.environ} | ({"LK_CUDA_GUARDED": "1"} if is_guarded else {}),
         )
         for file in (control_file, lifeline_end, errors_end):
             os.close(file)

@@ -13,7 +13,8 @@ from mlsys_labkit.cuda.kernel.gcc import compiler
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain, find_toolchain
 
 _SOURCE = Path(__file__).parent.parent / "native" / "runtime"
-_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pthread")
+# Hooks walk over the frames below them: guard.cpp.
+_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pthread", "-fno-omit-frame-pointer")
 # g++ spends more on the standard headers than on most of these files, so it gets them in four translation units that
 # take about as long as each other, the longest first. Names in their unnamed namespaces must therefore differ.
 _UNITS = {

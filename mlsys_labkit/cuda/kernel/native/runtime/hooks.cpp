@@ -68,7 +68,9 @@ void __sanitizer_cov_trace_pc() {
             trace = block->trace;
         }
         u32 offset = u32(pc - block->launch->module->text.begin);
-        const u64 depth = reinterpret_cast<u64>(block->thread->fiber->top) - frame;
+        Fiber& fiber = *block->thread->fiber;
+        const u64 depth = reinterpret_cast<u64>(fiber.top) - frame;
+        fiber.lowest = std::min(fiber.lowest, frame);
         trace->push({place_rank(depth, offset), offset, 0, Op::load, Kind::step});
     } else if (--block->countdown == 0) {
         block->warp_budget = 0;

@@ -1,6 +1,7 @@
 // hooks.h: from a hook to the recorder (check) or to the lane's trace (profile).
 #pragma once
 
+#include "guard.h"
 #include "scheduler.h"
 
 namespace lk {
@@ -23,6 +24,7 @@ inline void record_local(Block& block, u64 address, u8 bytes, Op op, u64 pc) {
 }
 
 inline void record_access(Block& block, u64 address, u8 bytes, Op op, u64 pc) {
+    if (guarded) guard_access(block, address, bytes, op, pc, reinterpret_cast<u64>(__builtin_frame_address(0)));
     if (is_local(address) && is_own(block, address)) {
         if (block.trace) record_local(block, address, bytes, op, pc);
         return;
@@ -51,7 +53,11 @@ inline void record_here(void* address, u8 bytes, Op op, u64 pc) {
 // Code with a lock for each thread does not, and its lanes cannot all come (see kMeetingWait).
 inline void record_volatile(void* address, u8 bytes, Op op, u64 pc) {
     Block* block = current();
-    if (!block || is_local(reinterpret_cast<u64>(address))) return;
+    if (!block) return;
+    if (is_local(reinterpret_cast<u64>(address)) && is_own(*block, reinterpret_cast<u64>(address))) {
+        if (guarded) guard_access(*block, reinterpret_cast<u64>(address), bytes, op, pc, reinterpret_cast<u64>(__builtin_frame_address(0)));
+        return;
+    }
     block->thread->pc = pc;
     block->thread->frame = u32(reinterpret_cast<u64>(__builtin_frame_address(0)));
     if (block->launch->lanes_meet.load(std::memory_order_relaxed)) meet(*block);

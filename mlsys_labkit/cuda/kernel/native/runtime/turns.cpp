@@ -1,5 +1,6 @@
 // turns.cpp: fibers of a warp run one after another; each hands over to the next without coming back to the scheduler. Threads
 // that do not wait share a fiber: one runs after another in a loop of the kernel's module.
+#include "guard.h"
 #include "lockstep.h"
 #include "scheduler.h"
 
@@ -103,7 +104,8 @@ void fiber_main() {
         thread.pc = 0;
         thread.frame = u32(reinterpret_cast<u64>(thread.fiber->top));
         if (block.trace) trace_resume(block);
-        block.launch->run(block.launch->arguments);
+        if (guarded && block.trace) clear_stack(*thread.fiber);
+        lk_enter(block.launch->run, block.launch->arguments, &thread.fiber->limit);
         if (block.in_loop) {
             end_loop(block);
             continue;
