@@ -27,7 +27,7 @@ from mlsys_labkit.cuda.kernel.simulator.protocol import Command
 
 Mode = Literal["run", "check", "profile"]
 Kind = Literal["ordinary", "graded", "counted"]
-"""Of a worker: for kernels that are not graded, for plain launches of graded ones, and for those whose counts are marks."""
+"""Of a worker: for kernels that are not graded, for plain launches of graded ones, and for those that count."""
 
 _LOAD_SECONDS = 30.0  # static initialisers of the student's code run in it
 _STOP_SECONDS = 1.0

@@ -68,6 +68,7 @@ class WorkerProcess:
         os.set_blocking(self._errors, False)
         os.set_blocking(errors_end, False)  # a worker that fills the pipe loses text and is not blocked
         inherited = (control_file, arena_file, self._submitted, self._completed, lifeline_end)
+        guard = {"LK_CUDA_GUARDED": "1"} if is_guarded else {}
         numbers = (arena_bytes, arena_address, _WORKER_SPIN_MICROSECONDS if cores >= 2 else 0)
         self._process = subprocess.Popen(
             [str(executable), *map(str, inherited), *map(str, numbers)],
@@ -75,7 +76,7 @@ class WorkerProcess:
             stdout=errors_end,
             stderr=errors_end,
             pass_fds=inherited,
-            env={"LK_CUDA_THREADS": str(max(1, int(cores))), **os.environ} | ({"LK_CUDA_GUARDED": "1"} if is_guarded else {}),
+            env={"LK_CUDA_THREADS": str(max(1, int(cores))), **os.environ, **guard},
         )
         for file in (control_file, lifeline_end, errors_end):
             os.close(file)
