@@ -5,8 +5,8 @@ namespaces already confine them. Refused are what would
 
 - make or enter namespaces, or make mounts, by any of the calls that do;
 - look into or act on other processes (ptrace, process_vm_*, kcmp, pidfd_getfd);
-- hold memory that no limit counts (System V's memory, queues and semaphores, pages lent to pipes, larger pipes), or use
-  up what all of a machine share (contexts of asynchronous I/O);
+- hold memory that no limit counts (System V's memory, queues and semaphores, pages lent to pipes, larger pipes, rules
+  of Landlock), or use up what all of a machine share (contexts of asynchronous I/O);
 - signal other sandboxes through what all of them share: files that all read (watches, leases, locks, pages in memory),
   and the kernel's counts of the machine's memory and processes. Calls that programs use as a courtesy (locks, advice on
   files) report success and do nothing: nobody shares a file with a sandbox. What is left is in ``counters``;
@@ -16,7 +16,8 @@ namespaces already confine them. Refused are what would
   and protocols, some of which no network namespace stops, load modules by being asked for.
 
 A process whose memory is measured gets a second filter, ``install_witness``: its own resident set is the only place
-where it can keep anything.
+where it can keep anything. A process of a rank gets another, ``install_apart``: it neither waits on memory that other
+processes could have mapped as well (a page of a library's file, say), nor wakes who waits there.
 
 Calls newer than this list do not exist in here, nor do those for 32-bit programs. Let through on purpose: personality,
 which changes only its caller, and seccomp, which can only remove rights.
@@ -52,6 +53,10 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "fsmount": (432, 432),
     "fsopen": (430, 430),
     "fspick": (433, 433),
+    "futex_requeue": (456, 456),
+    "futex_wait": (455, 455),
+    "futex_waitv": (449, 449),
+    "futex_wake": (454, 454),
     "init_module": (175, 105),
     "inotify_init": (253, None),
     "inotify_init1": (294, 26),
@@ -65,6 +70,9 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "kexec_file_load": (320, 294),
     "kexec_load": (246, 104),
     "keyctl": (250, 219),
+    "landlock_add_rule": (445, 445),
+    "landlock_create_ruleset": (444, 444),
+    "landlock_restrict_self": (446, 446),
     "memfd_secret": (447, 447),
     "mincore": (27, 232),
     "modify_ldt": (154, None),
@@ -128,7 +136,7 @@ _X32 = 0x40000000  # the other numbers of the same calls on x86_64
 SUPPORTED = tuple(_ARCHITECTURES)
 Line = tuple[int, int, int, int]  # of the program: operation, lines to jump over if it holds and if not, operand
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _MASK, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 16, 24, 32  # offsets of their lower halves (little-endian)
@@ -148,6 +156,8 @@ _WITNESSED: dict[str, tuple[int | None, int | None]] = {
     "socketpair": (53, 199),
 }
 _MMAP, _NEW_THREAD, _SHARED = (9, 222), 0x10000, 1
+_FUTEX, _OPERATION, _PRIVATE = (202, 98), 0x7F, 0x80
+_WAITING, _WAKING = (0, 9), (1, 10)  # FUTEX_WAIT, FUTEX_WAKE, and each with a mask
 
 
 def program(machine: str, is_pinned: bool = False) -> bytes:
@@ -221,6 +231,25 @@ def witness_program(machine: str) -> bytes:
     return _packed(code)
 
 
+def apart_program(machine: str) -> bytes:
+    """Build the second filter of a process that tells no other one anything: its waits and wakes are its own.
+
+    A wait on shared memory returns at once, as if the value had changed. The C library then looks again, and again:
+    joins of threads and locks of processes still work, but take processor time.
+    """
+    column, _, code = _beginning(machine)
+    look_again, pretend_missing = ((_RETURN, 0, 0, _REFUSE | number) for number in (errno.EAGAIN, errno.ENOSYS))
+    shared = [
+        (_MASK, 0, 0, _OPERATION),
+        *_one_of(_WAITING, look_again),
+        *_one_of(_WAKING, _DO_NOTHING),
+        pretend_missing,
+    ]
+    code += _check(_FUTEX[column], (_LOAD, 0, 0, _SECOND_ARGUMENT), (_ANY_BIT, len(shared), 0, _PRIVATE), *shared)
+    code += [(_RETURN, 0, 0, _ALLOW)]
+    return _packed(code)
+
+
 def _beginning(machine: str) -> tuple[int, Line, list[Line]]:
     """Return the column of the machine's numbers, the refusal, and the lines that load the number of a call."""
     column, architecture = _ARCHITECTURES[machine]
@@ -270,6 +299,11 @@ def install(is_pinned: bool = False) -> None:
 def install_witness() -> None:
     """Install the second filter, in a process whose memory will be measured. Needs NO_NEW_PRIVS."""
     _install(witness_program(os.uname().machine))
+
+
+def install_apart() -> None:
+    """Install the second filter, in a process that other sandboxes must learn nothing from. Needs NO_NEW_PRIVS."""
+    _install(apart_program(os.uname().machine))
 
 
 def _install(filters: bytes) -> None:
