@@ -18,6 +18,7 @@ from mlsys_grading.boundary.allowance import Allowance, Standing
 from mlsys_grading.boundary.arrays import overwrite
 from mlsys_grading.boundary.contract import WRITES, Contract
 from mlsys_grading.boundary.errors import BoundaryError, ContractError, NotPlainError, ProtocolError
+from mlsys_grading.boundary.lent_memory import LentMemory
 from mlsys_grading.boundary.names import call_name, library_path, student_name
 from mlsys_grading.boundary.seeds import noted_seeds
 from mlsys_grading.boundary.student_exceptions import BUILT_IN, make_exception
@@ -85,6 +86,7 @@ class Session:
         """Of arrays that all questions together brought."""
         self._wire = wire
         self._callbacks: dict[int, object] = {}
+        self._lent = LentMemory()
         self._raised: dict[int, BaseException] = {}
         self._proxies: dict[int, object] = {}
         self._seeds: list[tuple[str, int]] = []
@@ -138,6 +140,8 @@ class Session:
         finally:
             self._depth -= 1
             self._doing = doing
+            if not self._depth:
+                self._lent.clear()
 
     def _hears(self, allowance: Allowance) -> bool:
         """Wait for an answer; return False when its time is over."""
@@ -261,13 +265,24 @@ class Session:
             else:
                 raise ProtocolError("a question that callbacks do not answer")
             answer = {"value": encoder.node(value)}
-            copies = encoder.collected().copies()
+            lent = encoder.collected()
+            copies = lent.copies()
+            self._add_changes(answer, copies)
+            self._lent.note(number, lent.spans, copies[: len(lent.spans)])
         except Exception as error:
             token = secrets.randbits(60)
             self._raised[token] = error
             name = next(each.__name__ for each in type(error).__mro__ if each.__name__ in BUILT_IN)
-            answer = {"error": [name, str(error), token]}
+            answer, copies = {"error": [name, str(error), token]}, []
+            self._add_changes(answer, copies)
+            self._lent.note(number, (), [])
         self._wire.send(answer, copies, until)
+
+    def _add_changes(self, answer: dict[str, Any], copies: list[bytes]) -> None:
+        """Add to a callback's answer what has become of the memory that earlier answers lent."""
+        changes = self._lent.changes()
+        answer["changed"] = [[callback, at, len(copies) + place] for place, (callback, at, _) in enumerate(changes)]
+        copies += [content for _, _, content in changes]
 
     def _refer(self, value: Any) -> Node:
         if isinstance(value, proxies.Remote):

@@ -25,6 +25,7 @@ import torch
 from mlsys_grading.boundary.arrays import Span, span_of
 from mlsys_grading.boundary.definitions import definitions_of
 from mlsys_grading.boundary.errors import NotPlainError, StudentGoneError
+from mlsys_grading.boundary.lent_memory import BorrowedMemory
 from mlsys_grading.boundary.values import Decoder, Encoder, Node
 from mlsys_grading.boundary.wire import Wire
 from mlsys_grading.sandbox import syscalls
@@ -124,6 +125,7 @@ class StudentProcess:
         self._live_names, self._whole, self._defined = live, whole, defined
         self._handles: dict[int, object] = {}
         self._numbers: dict[int, int] = {}
+        self._borrowed = BorrowedMemory()
         self._printed = _Printed()
         self._passing: dict[int, tuple[BaseException, int]] = {}
         self._operations: dict[str, Callable[..., Any]] = {
@@ -164,6 +166,7 @@ class StudentProcess:
         """Answer within the notebook's loop, so that a call finds it running, as a test cell would have it."""
         while True:
             await self._answer(*self._wire.receive(_FOREVER))
+            self._borrowed.clear()
 
     def ask_back(self, number: int, operation: str, given: list[Any]) -> Any:
         """Call one of the examiner's callbacks, in the middle of a call."""
@@ -176,6 +179,7 @@ class StudentProcess:
                 with suppress(StopIteration):
                     self._answer(header, buffers).send(None)  # at once: no cell runs within a call
                 continue
+            self._borrowed.accept(number, header, buffers)
             if "error" in header:
                 name, message, token = header["error"]
                 kind = getattr(__import__("builtins"), name, RuntimeError)
@@ -348,6 +352,8 @@ def serve(job: dict[str, Any], sockets: list[socket.socket]) -> None:
     shell = Shell()
     if job.get("witnessed"):
         syscalls.install_witness()
+    if job.get("apart"):
+        syscalls.install_apart()
     cells = [(position, name, source) for position, name, source in job["cells"]]
     live, whole, defined = job.get("live", ()), job.get("whole"), job.get("defined", ())
     StudentProcess(Wire(sockets[0]), shell, cells, job["records"], live, whole, defined=defined).serve()
