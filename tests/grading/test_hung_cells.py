@@ -69,7 +69,7 @@ def jobs(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, 
 
     def begin(self: ForkServer, request: ForkRequest, sockets: Any = ()) -> Forked:
         if request.function.endswith("student:serve"):
-            begun.append(request.job)
+            begun.append(request.job | {"user": request.sandbox.user if request.sandbox else 0})
         return honest(self, request, sockets)
 
     monkeypatch.setattr(ForkServer, "begin", begin)
@@ -103,6 +103,17 @@ def test_an_own_cell_costs_no_answer_its_marks(
     assert (examined.trouble, examined.points) == ("", 3.0), [mark.error for mark in examined.marks]
     assert set(examined.failed_cells) >= {"cell 0"}
     assert whole_runs(jobs, "cell 0") == 1
+
+
+def test_each_rank_is_another_user_and_apart(
+    server: ForkServer, contract: dict[str, list[str]], jobs: list[dict[str, Any]]
+) -> None:
+    """The kernel has counts for each user (pipes, processes), by which ranks of one user could tell each other bits."""
+    assert examine(server, contract).points == 5.0
+    apart = [job["user"] for job in jobs if job["apart"]]
+    assert len(apart) >= 3
+    assert len(set(apart)) == len(apart)
+    assert {job["user"] for job in jobs if not job["apart"]}.isdisjoint(apart)
 
 
 @pytest.mark.parametrize("end", ENDS)

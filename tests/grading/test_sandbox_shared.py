@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
+import multiprocessing.synchronize
 import os
 import platform
 import select
@@ -24,7 +25,7 @@ from mlsys_grading.fork_server.request import ForkRequest
 from mlsys_grading.sandbox import syscalls
 from mlsys_grading.sandbox.confine import Sandbox
 from tests.conftest import ROOT
-from tests.grading.escape_helpers import BOTH, EPERM, call, numbers
+from tests.grading.escape_helpers import BOTH, ENOSYS, EPERM, call, numbers
 from tests.grading.test_sandbox import inside
 
 pytestmark = [
@@ -165,6 +166,34 @@ def test_a_measured_process_keeps_all_in_its_own_memory(confined: Callable[..., 
         return told | {"thread": str(done)}
 
     assert confined(probe) == dict.fromkeys(WITNESSED, "refused") | {"thread": "[1]"}
+
+
+@BOTH
+def test_a_rank_neither_waits_on_shared_memory_nor_wakes_others(confined: Callable[..., Any]) -> None:
+    """Every process has the pages of /bin/sh: who waits on one of them can be woken from another sandbox."""
+    futex = numbers(platform.machine())["futex"]
+
+    def probe() -> list[Any]:
+        page = mmap.mmap(os.open("/bin/sh", os.O_RDONLY), 4096, access=mmap.ACCESS_COPY)
+        word = ctypes.c_uint32.from_buffer(page)
+        moment = (ctypes.c_long * 2)(0, 1_000_000)
+        pair = ctypes.addressof(word), ctypes.addressof(moment)
+
+        def tell() -> list[int]:
+            waits = [call(futex, pair[0], way, word.value, pair[1], 0, -1) for way in (0, 9, 128)]
+            return [*waits, call(futex, pair[0], 1, 1), call(futex, pair[0], 129, 1), call(futex, pair[0], 8, 0)]
+
+        before = tell()
+        syscalls.install_apart()
+        own = multiprocessing.get_context("fork").Semaphore(0)
+        child = os.fork()
+        if child == 0:
+            own.release()
+            os._exit(0)
+        return [before[:5], tell(), own.acquire(timeout=60), os.waitpid(child, 0)[1]]
+
+    again, late = 11, 110  # EAGAIN, ETIMEDOUT
+    assert confined(probe) == [[late, late, late, 0, 0], [again, again, late, 0, 0, ENOSYS], True, 0]
 
 
 OUTLIVING = """

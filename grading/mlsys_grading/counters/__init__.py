@@ -1,17 +1,19 @@
 """Counters that marks depend on, each read outside the student's Python, where the student's code cannot change it.
 
 - CUDA (sectors, requests, conflicts, FLOP, races): the simulator's process, below the examiner, where none of the
-  student's Python has run; it compiles the cell's text (``examine.kernels``) under the rules for graded kernels. A
-  forgery would need a source that passes these rules and reaches its own counters; unrecorded stores are searched for
-  in the arrays.
+  student's Python has run; it compiles the cell's text (``examine.kernels``) under the rules for graded kernels. Plain
+  launches, which nothing watches, have a process of their own; in the one that counts, an access that leaves the
+  kernel's memory ends the launch before it is made. A forgery would need a source that passes these rules, and an
+  access that g++ makes without a hook; unrecorded stores are searched for in the arrays.
 - Triton (bytes, findings, races): the tracer's process, likewise. A kernel is a function's text, checked to be ``tl``
   and control flow, run without builtins; the test launches it, on the examiner's arrays. A forgery would need a way out
   of that language.
 - Ranks (messages, bytes, order, collectives): ``relay``. Each rank is a sandbox of its own with its own arguments, and
   the examiner is the network: what was not sent cannot arrive. Bytes without content count as bytes. Locks and watches
   of files that all can read carry no information, nor do counts of the machine (``sandbox``).
-  A forgery could still pass bits through what the kernel shares between all processes: futexes on a page of a library's
-  file (the fastest), the numbers of new pipes, the memory of TCP, the machine's load.
+  Ranks are different users, for whom the kernel counts apart, and neither wait on shared memory nor wake anyone there.
+  A forgery could still pass bits through what the kernel shares between all processes: the numbers of new pipes, the
+  memory of TCP, the machine's load, and on two cores the order in which ranks run.
 - Peak memory of a call: ``peak``, from 28 MiB beyond the bound (``checks.expect_peak`` allows 16, ballast may hide 12
   more). The measured process can start no other process or program and can make no file, pipe, socket or shared page
   (``sandbox.syscalls``): all that it keeps is in its resident set. A test of a smaller difference would rest on a

@@ -28,6 +28,7 @@ from mlsys_grading.time_limits import TimeLimits
 
 _GRACE_SECONDS = 10.0
 _HUNG_TWICE = 2  # once as a whole, and once reduced to what it defines
+_USERS = 200_000  # more than all first processes of submissions have, see ``Sandbox.user``
 _BY_A_CELL = ("memory", "processes", "busy")
 
 
@@ -177,13 +178,15 @@ class _Examination:
         return self._student, link
 
     def _fork_student(
-        self, cells: list[tuple[int, str, str]], whole: bool = True, alone: bool = False
+        self, cells: list[tuple[int, str, str]], whole: bool = True, alone: bool = False, number: int = 0
     ) -> tuple[Forked, socket.socket]:
         theirs, link = socket.socketpair()
         locked, solutions = (
             tuple(cell.source for cell in self._plan.examiner if cell.kind == kind) for kind in ("locked", "solution")
         )
         sandbox = self._sandbox
+        if sandbox and number:  # the kernel counts pipes, files in flight and processes for each user
+            sandbox = replace(sandbox, user=sandbox.user + number * _USERS)
         if sandbox and alone:  # memory of children, or files in memory, would not count as its own
             sandbox = replace(sandbox, limits=replace(sandbox.limits, children=1, scratch_bytes=1 << 20))
         answers = None if whole else [cell.name for cell in self._plan.examiner]
@@ -196,6 +199,7 @@ class _Examination:
             "live": _class_names(solutions, ast.ClassDef),
             "whole": answers,
             "witnessed": alone and sandbox is not None,
+            "apart": number > 0 and sandbox is not None,
         }
         request = ForkRequest("mlsys_grading.boundary.student:serve", job, sandbox, self._time_limits.wall_seconds)
         return self._server.begin(request, [theirs]), link
@@ -248,8 +252,8 @@ class _Examination:
 
     def _on_another(self, told: dict[str, Any], control: socket.socket) -> None:
         """Start another process that runs the student's cells, for a rank or a measured call: it shares no memory."""
-        other, link = self._fork_student(self._cells, told["whole"], told["alone"])
         self._started_others += 1
+        other, link = self._fork_student(self._cells, told["whole"], told["alone"], self._started_others)
         self._others[self._started_others] = other
         socket.send_fds(control, [other.peak_bytes().to_bytes(8, "little")], [link.fileno()])
         link.close()
