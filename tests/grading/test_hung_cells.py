@@ -5,12 +5,19 @@ The source has a test of ranks, each of which is a process of its own, and one o
 
 from __future__ import annotations
 
+import json
+import os
+import socket
+import struct
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from mlsys_grading.examine.grader_link import GraderLink
 from mlsys_grading.examine.plan import make_plan
 from mlsys_grading.examine.run import Examined, examine_submission
 from mlsys_grading.fork_server.client import Forked, ForkServer
@@ -25,6 +32,7 @@ pytestmark = [
     pytest.mark.xdist_group("sandbox"),
 ]
 TIME_LIMITS = TimeLimits(60, 5, 600)
+_CROWDED = 4  # processes that wait for each processor
 BY_NAME = {cell["metadata"]["nbgrader"]["grade_id"]: cell["source"] for cell in SOURCE}
 DEAF = """
 import time
@@ -81,7 +89,10 @@ def examine(server: ForkServer, contract: dict[str, list[str]], own: str = "", *
     for cell in SOURCE:
         name = cell["metadata"]["nbgrader"]["grade_id"]
         handed_in.append({**cell, "source": answers.get(name, cell["source"])})
-    return examine_submission(server, make_plan(SOURCE, handed_in), contract, TIME_LIMITS, Sandbox())
+    examined = examine_submission(server, make_plan(SOURCE, handed_in), contract, TIME_LIMITS, Sandbox())
+    if examined.trouble.startswith("the machine is too busy") and os.getloadavg()[0] > _CROWDED * (os.cpu_count() or 1):
+        pytest.skip(f"a verdict takes an eighth of a processor: {examined.trouble}")
+    return examined
 
 
 def whole_runs(jobs: list[dict[str, Any]], name: str) -> int:
@@ -114,6 +125,29 @@ def test_each_rank_is_another_user_and_apart(
     assert len(apart) >= 3
     assert len(set(apart)) == len(apart)
     assert {job["user"] for job in jobs if not job["apart"]}.isdisjoint(apart)
+
+
+def test_the_start_of_another_process_takes_none_of_a_tests_time() -> None:
+    """On a busy machine the fork server waits for a processor, which no record of the student's processes shows."""
+    ours, theirs = socket.socketpair()
+
+    def answer_late() -> None:
+        with theirs, theirs.makefile("r") as lines:
+            for line in lines:
+                if "another" not in json.loads(line):
+                    theirs.sendall(struct.pack("<3d", 0, 0, 0))
+                    continue
+                time.sleep(3)
+                socket.send_fds(theirs, [bytes(8)], [theirs.fileno()])
+
+    grader = threading.Thread(target=answer_late)
+    grader.start()
+    link = GraderLink(ours)
+    with ours, link.deadline(2):
+        started, *_ = link.start_another(whole=True, alone=False)
+        time.sleep(0.2)  # the clock, which waited for the answer, would end the cell now
+    started.close()
+    grader.join()
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -286,6 +286,23 @@ def test_allowance_is_bounded() -> None:
         allowance.extend()
 
 
+def test_a_loop_on_a_busy_machine_gets_its_time_and_is_known_as_one() -> None:
+    """With a sixth of a processor it has used its second after six; with a twentieth the machine is at fault."""
+
+    def ends(share: float, later: float = 1) -> int:
+        used = [min(at, 4) * share + max(0, at - 4) * share * later for at in range(40)]
+        told = [(at - mine, mine) for at, mine in enumerate(used)]
+        allowance = Allowance(1.0, Scheduler(*told))
+        allowance.begin()
+        return [allowance.extend() for _ in range(39)].index(False)
+
+    assert ends(1 / 6) == 5
+    with pytest.raises(StarvedError, match="in 4 times the 1 s"):
+        ends(1 / 20)
+    with pytest.raises(StarvedError, match="in 8 times the 1 s"):
+        ends(1 / 6, later=1 / 10)
+
+
 TRIALS = """
 import os, sys, threading
 from concurrent.futures import ThreadPoolExecutor

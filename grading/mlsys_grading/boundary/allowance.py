@@ -1,8 +1,9 @@
 """Time limits on a shared machine: a process is not charged for the time that it waits for a processor.
 
 A process that sleeps or loops uses up its time. One that was ready to run but got no processor gets the time that it
-waited in addition, up to MOST times its allowance in all; beyond that the machine is at fault. A process that has
-used its allowance of processor time was not starved, or was starved by processes that it started itself. The grader
+waited in addition, up to MOST times its allowance in all, or twice that if it has had half of its processor time by
+then; beyond that the machine is at fault. A process that has used its allowance of processor time was not starved, or
+was starved by processes that it started itself. The grader
 also estimates what such processes use that no record has (``examine.crowding``): the machine is at fault only where
 something else was there to take it.
 
@@ -60,7 +61,8 @@ class Allowance:
         used = max(ways)
         if used >= self._seconds:
             return False
-        most = (MOST - 1) * self._seconds
+        times = 2 * MOST if used >= self._seconds / 2 else MOST  # an endless loop should be known as one
+        most = (times - 1) * self._seconds
         more = min(waited - self._granted, most - self._granted, self._seconds)
         if more > _LEAST * self._seconds:
             self._granted += more
@@ -68,7 +70,7 @@ class Allowance:
             return True
         if waited >= most:
             raise StarvedError(
-                f"the machine is too busy: in {MOST} times the {self._seconds:g} s that it may take, student code had "
+                f"the machine is too busy: in {times} times the {self._seconds:g} s that it may take, student code had "
                 f"a processor for {max(used, 0.0):.2g} s; grade fewer at a time (--jobs)"
             )
         return False

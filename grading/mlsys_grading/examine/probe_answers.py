@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -14,7 +13,7 @@ from mlsys_grading.boundary.errors import BoundaryError, ContractError, Protocol
 from mlsys_grading.boundary.session import Session
 from mlsys_grading.boundary.wire import Wire
 from mlsys_grading.counters.peak import Readings, new_resident_bytes
-from mlsys_grading.examine.grader_link import GraderLink
+from mlsys_grading.examine.grader_link import GraderLink, time_standing_still
 
 if TYPE_CHECKING:
     from mlsys_grading.counters.relay import RankRelay
@@ -121,8 +120,7 @@ class ProbeAnswers:
         A cell that does not end here, or ends the process, is left out of another one. Returns the session that has
         caught up, and what ``_start`` told of its process (``forked``, for the one that is given).
         """
-        left_seconds, _ = signal.setitimer(signal.ITIMER_REAL, 0)
-        try:
+        with time_standing_still():
             while True:
                 with suppress(BoundaryError):
                     while session.ask("run", self.position, seconds=self._cell_seconds) is not None:
@@ -135,8 +133,6 @@ class ProbeAnswers:
                     raise session.dead or BoundaryError("a cell could not be run again")
                 self._link.report_hung(name)
                 session, forked = self._start(whole, contract, alone=bool(forked))
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, max(left_seconds, 0.001))
 
 
 def _has_stand_ins(value: Any) -> bool:
