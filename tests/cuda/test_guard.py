@@ -53,6 +53,20 @@ __global__ void between_variables(const float* x, float* y)
     if (blockIdx.x == 0) own[64 * (int)x[0]] = x[0];
     y[blockIdx.x] = own[64 * (int)x[0]];
 }
+__global__ void shared_of_another_block(const float* x, float* y)
+{
+    __shared__ float fixed[64];
+    extern __shared__ float given[];
+    if (blockIdx.x == 0) fixed[threadIdx.x] = given[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    y[blockIdx.x] = fixed[0] == 1 || given[0] == 1;
+}
+__global__ void beyond_what_is_given(const float* x, float* y)
+{
+    extern __shared__ float given[];
+    given[threadIdx.x + 128 * (int)x[0]] = 1;
+    y[0] = given[0];
+}
 struct Big { float v[32]; };
 __device__ __noinline__ float sum_of(Big b, int at)
 {
@@ -99,18 +113,26 @@ def arrays() -> tuple[np.ndarray, np.ndarray]:
         ("below", "writes its own stack outside of its variables"),
         ("above", "reads its own stack outside of its variables"),
         ("return_address", "writes its own stack outside of its variables"),
+        ("beyond_what_is_given", "the launch gives 256 bytes of dynamic shared memory"),
         ("from_nowhere", "no array that a kernel may write"),
     ],
 )
 def test_an_access_of_none_of_its_memory_ends_the_launch(kernels: cuda.Kernels, name: str, said: str) -> None:
     with pytest.raises(cuda.CudaKernelError, match=said):
-        kernels[name].profile[2, 32](*arrays())
-    assert said in "\n".join(map(str, kernels[name].check[2, 32](*arrays())))
+        kernels[name].profile[2, 32, 256](*arrays())
+    assert said in "\n".join(map(str, kernels[name].check[2, 32, 256](*arrays())))
 
 
 def test_a_thread_finds_nothing_of_another_one_on_its_stack(kernels: cuda.Kernels) -> None:
     x, y = arrays()
     kernels.between_variables.profile[64, 1](x, y)
+    assert y[0] == 1
+    assert not y[1:].any()
+
+
+def test_a_block_finds_nothing_of_another_one_in_shared_memory(kernels: cuda.Kernels) -> None:
+    x, y = arrays()
+    kernels.shared_of_another_block.profile[64, 32, 256](x, y)
     assert y[0] == 1
     assert not y[1:].any()
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cluster.h"
+#include "guard.h"
 #include "scheduler.h"
 
 namespace lk {
@@ -185,6 +186,7 @@ void start_block(Block& block, u64 number) {
 Outcome run_block(Block& block) {
     u32 idle_passes = 0;
     const bool loops = !block.begun && block.may_loop && !block.launch->threads_wait.load(std::memory_order_relaxed);
+    if (guarded && !block.begun && block.launch->cluster_size() == 1) clear_shared(block);
     block.begun = true;
     if (loops && !stopped(block)) {
         if (loop_over_threads(block)) {

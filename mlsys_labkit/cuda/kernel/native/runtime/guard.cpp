@@ -1,7 +1,9 @@
 // guard.cpp: which addresses a graded kernel may touch. Coarse, since the recorder looks again: all device memory is one range.
 #include "guard.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "cluster.h"
 #include "device_heap.h"
@@ -16,6 +18,7 @@ bool guarded = getenv("LK_CUDA_GUARDED") != nullptr;
 namespace {
 
 constexpr u64 kWord = 8;
+constexpr int kUnset = 0xFE;  // as -ftrivial-auto-var-init=pattern
 constexpr u64 kNearShared = 64 << 10;  // a wrong index into shared memory, rather than a pointer from nowhere
 
 // Each function that is under way keeps its caller's frame pointer and, beside it, where it returns to (-fno-omit-frame-pointer).
@@ -34,7 +37,11 @@ bool may_touch(Block& block, u64 address, u64 bytes, Op op, u64 frame) {
         const AddressRange frames{frame, block.thread->fiber->limit};
         return frames.begin <= frames.end && frames.holds(address, bytes) && (is_load(op) || !holds_return(frames, address, bytes));
     }
-    if (AddressRange{block.shared_begin, block.shared_end}.holds(address, bytes)) return true;
+    if (AddressRange{block.shared_begin, block.shared_end}.holds(address, bytes)) {
+        const AddressRange& rest = block.launch->description.shared_rest;
+        const u64 offset = address - block.shared_begin;
+        return offset >= rest.end || offset + bytes <= rest.begin;
+    }
     const std::vector<Buffer>& buffers = device_memory().buffers();
     if (!buffers.empty() && AddressRange{buffers.front().begin, buffers.back().end}.holds(address, bytes)) return true;
     const LaunchDescription& module = block.launch->description;
@@ -65,6 +72,13 @@ void guard_access(Block& block, u64 address, u64 bytes, Op op, u64 pc, u64 frame
     }
     block.launch->findings.report(finding);
     stop_launch(block);
+}
+
+void clear_shared(Block& block) {
+    const AddressRange& rest = block.launch->description.shared_rest;
+    const u64 bytes = block.shared_end - block.shared_begin;
+    memset(reinterpret_cast<void*>(block.shared_begin), kUnset, std::min(rest.begin, bytes));
+    if (rest.end < bytes) memset(reinterpret_cast<void*>(block.shared_begin + rest.end), kUnset, bytes - rest.end);
 }
 
 void clear_stack(Fiber& fiber) {

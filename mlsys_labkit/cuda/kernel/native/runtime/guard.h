@@ -12,6 +12,9 @@ extern bool guarded;
 // Ends the launch, with a finding, before an access that is not allowed. frame: the hook's own.
 void guard_access(Block& block, u64 address, u64 bytes, Op op, u64 pc, u64 frame);
 
+// Before a block begins: its shared memory holds nothing of the block before it.
+void clear_shared(Block& block);
+
 // Before a thread begins: nothing is left on its stack of those before it.
 void clear_stack(Fiber& fiber);
 

@@ -105,11 +105,16 @@ LoadedModule load_module(const std::string& path) {
     return loaded;
 }
 
+// Behind the dynamic shared memory of a launch, as there is behind static arrays (gcc/red_zones.py): only check minds it.
+constexpr u64 kSlack = 256;
+
 LaunchDescription LoadedModule::describe_launch(u64 dynamic_shared_bytes) const {
     LaunchDescription launch = description;
     // A kernel without a dynamic array may be given memory for one: nothing can reach it.
     const u64 bytes = std::min(dynamic_shared_bytes, dynamic_shared.bytes);
     if (bytes) launch.shared_arrays.push_back({dynamic_shared.offset, bytes});
+    const u64 end = dynamic_shared.offset + dynamic_shared.bytes;
+    launch.shared_rest = {std::min(dynamic_shared.offset + bytes + kSlack, end), end};
     return launch;
 }
 
