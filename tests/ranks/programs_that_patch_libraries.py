@@ -79,6 +79,13 @@ def tensor_on_a_class() -> int:
     return int(nn.Mish.weights[0])  # type: ignore[attr-defined]
 
 
+def class_that_the_program_never_names() -> Any:
+    layer = nn.TransformerEncoderLayer(2, 1)
+    type(layer.norm1).own_rank = dist.get_rank()
+    dist.barrier()
+    return layer.norm1.own_rank
+
+
 def attribute_of_a_function() -> Any:
     nn.init.zeros_.own_rank = dist.get_rank()  # type: ignore[attr-defined]
     dist.barrier()
@@ -113,12 +120,12 @@ def patch_for_a_while() -> int:
 
 PATCHING: tuple[Callable[[], Any], ...] = (
     method_of_a_class, method_that_wraps_the_one_before, new_attribute_of_a_class, classes_in_a_loop,
-    class_as_an_argument, class_under_another_name, class_of_an_object, tensor_on_a_class, attribute_of_a_function,
-    function_of_a_module, attribute_that_is_removed, patch_for_a_while,
+    class_as_an_argument, class_under_another_name, class_of_an_object, class_that_the_program_never_names,
+    tensor_on_a_class, attribute_of_a_function, function_of_a_module, attribute_that_is_removed, patch_for_a_while,
 )  # fmt: skip
 PATCHED = (
     nn.Linear, torch.optim.SGD, nn.Module, nn.GELU, nn.SiLU, json.JSONEncoder, nn.Dropout, nn.Tanh, nn.init.zeros_,
-    nn.init, nn.Identity, nn.Sigmoid, nn.Softplus, nn.Mish,
+    nn.init, nn.Identity, nn.Sigmoid, nn.Softplus, nn.Mish, nn.LayerNorm,
 )  # fmt: skip
 
 

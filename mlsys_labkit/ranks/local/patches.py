@@ -1,4 +1,4 @@
-"""What a program sets on libraries: attributes of their classes, functions and modules.
+"""Attributes of the classes, functions and modules of libraries that a program sets: each rank has its own.
 
 A library has thousands of classes, and a rank's turn ends thousands of times. So only those that the program's code
 names are looked at, and of their attributes only those that its code sets.
@@ -21,6 +21,7 @@ _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _ABSENT = object()
 _SETS = {"STORE_ATTR", "DELETE_ATTR"}
 _SETS_BY_TEXT = {"setattr", "delattr", "__setattr__", "__delattr__", "patch", "monkeypatch", "__dict__"}
+_CLASS_OF = {"type", "__class__", "__mro__", "__bases__"}
 _MOST_FILES = 1000
 STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
 INSTALLED = ("/site-packages/", "/dist-packages/")
@@ -48,6 +49,32 @@ def names_set(code: CodeType) -> frozenset[str]:
     if _SETS_BY_TEXT & {*code.co_names}:
         found |= {name for const in consts if (name := const.rpartition(".")[2]).isidentifier()}
     return frozenset(found).union(*(names_set(const) for const in code.co_consts if isinstance(const, CodeType)))
+
+
+@functools.lru_cache(4096)
+def sets_on_types(code: CodeType) -> bool:
+    """Return whether ``code`` may set an attribute on the class of an object, which it does not name.
+
+    Example:
+        >>> def f(layer):
+        ...     type(layer).rank = 0
+        >>> sets_on_types(f.__code__)
+        True
+    """
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
+    return bool(_CLASS_OF & {*code.co_names} and names_set(code)) or any(map(sets_on_types, inner))
+
+
+def classes_below(*bases: type) -> set[type]:
+    """Return the classes that are made of ``bases`` by inheritance, at any distance, with ``bases`` themselves."""
+    found: set[type] = set()
+    todo = [*bases]
+    while todo:
+        one = todo.pop()
+        below: list[type] = type.__subclasses__(one)
+        todo += [each for each in below if each not in found]
+        found.add(one)
+    return found
 
 
 def is_installed(file: str) -> bool:

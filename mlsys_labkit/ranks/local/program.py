@@ -36,10 +36,12 @@ from mlsys_labkit.ranks.local.patches import (
     INSTALLED,
     STANDARD,
     Patches,
+    classes_below,
     files_of,
     import_patched_libraries,
     named_owners,
     names_set,
+    sets_on_types,
 )
 from mlsys_labkit.ranks.local.places import (
     Attributes,
@@ -161,6 +163,7 @@ class _Search:
     of_thread: dict[int, tuple[type, dict[str, Any]]] = field(default_factory=dict)
     whole: set[int] = field(default_factory=set)  # ids of globals of which any may be meant
     any_attribute: bool = False  # whether any attribute of a class may be meant
+    any_class: bool = False  # whether an attribute may be set on any class
     executed: bool = True  # whether globals may belong to no module
 
     def __post_init__(self) -> None:
@@ -242,6 +245,7 @@ class _Search:
         self.attributes |= read.attributes | read.texts
         self.imports |= read.imports
         self.patched |= names_set(code)
+        self.any_class |= sets_on_types(code)
 
     def _class(self, one: type) -> Iterator[Any]:
         module = sys.modules.get(one.__module__)
@@ -296,6 +300,8 @@ class _Search:
             return []
         named = [part for name in self.imports for part in _with_parents(name)]
         roots = [*self.seen.values(), *(sys.modules[name] for name in named if name in sys.modules)]
+        if self.any_class:
+            roots += classes_below(torch.nn.Module, torch.optim.Optimizer)
         return named_owners(roots, self.attributes | {part for name in named for part in name.split(".")}, _of_library)
 
     def program(self) -> Program:
