@@ -1,4 +1,4 @@
-"""Graded kernels have a process of their own: what other code does to its process changes no count and no finding."""
+"""Graded kernels have processes of their own: what other code does to its process changes no count and no finding."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ __global__ void silence() {{
 
 
 @pytest.fixture(autouse=True)
-def two_new_workers() -> Iterator[None]:
+def new_workers() -> Iterator[None]:
     Simulator.current().close()
     yield
     Simulator.current().close()
 
 
-def pids() -> dict[bool, int]:
-    return {graded: worker.process.pid for graded, worker in Simulator.current()._workers.items()}
+def pids() -> dict[str, int]:
+    return {kind: worker.process.pid for kind, worker in Simulator.current()._workers.items()}
 
 
 def test_code_that_overwrites_the_recorder_changes_no_graded_count() -> None:
@@ -61,9 +61,9 @@ def test_code_that_overwrites_the_recorder_changes_no_graded_count() -> None:
 def test_each_worker_starts_when_its_first_kernel_does() -> None:
     graded = cuda.compile(DOUBLE, backend="simulator", graded=True)
     cuda.compile(DOUBLE, backend="simulator")[1, 4](np.ones(4, np.float32))
-    assert list(pids()) == [False]
+    assert list(pids()) == ["ordinary"]
     graded[1, 4](np.ones(4, np.float32))
-    assert sorted(pids()) == [False, True]
+    assert sorted(pids()) == ["counted", "graded", "ordinary"]
 
 
 def test_device_arrays_are_the_same_memory_for_both() -> None:
@@ -79,28 +79,30 @@ def test_device_arrays_are_the_same_memory_for_both() -> None:
         graded[1, 512](cuda.to_device(np.ones(1, np.float32)))
 
 
-@pytest.mark.parametrize("victim", [False, True], ids=["plain", "graded"])
-def test_one_outlives_the_other(victim: bool) -> None:
+@pytest.mark.parametrize("victim", ["ordinary", "graded", "counted"])
+def test_each_outlives_the_others(victim: str) -> None:
     kernels = {graded: cuda.compile(DOUBLE, backend="simulator", graded=graded) for graded in (False, True)}
     device = cuda.to_device(np.ones(32, np.float32))
     for kernel in kernels.values():
         kernel[1, 32](device)
+    kernels[True].profile[1, 32](device)
     before = pids()
     os.kill(before[victim], signal.SIGKILL)
     os.waitid(os.P_PID, before[victim], os.WEXITED | os.WNOWAIT)
     for kernel in kernels.values():
         kernel[1, 32](device)
-    assert device.numpy().tolist() == [16.0] * 32
-    assert pids()[not victim] == before[not victim]
-    assert pids()[victim] != before[victim]
+    kernels[True].profile[1, 32](device)
+    assert device.numpy().tolist() == [64.0] * 32
+    after = pids()
+    assert {kind for kind in after if after[kind] != before[kind]} == {victim}
 
 
 def test_a_plain_kernel_that_ends_its_process_leaves_the_graded_one_alone() -> None:
     graded = cuda.compile(DOUBLE, backend="simulator", graded=True)
     leave = cuda.compile('extern "C" void _exit(int);\n__global__ void leave() { _exit(3); }', backend="simulator")
     graded[1, 4](np.ones(4, np.float32))
-    before = pids()[True]
+    before = pids()["graded"]
     with pytest.raises(CudaWorkerError, match=r"called exit\(3\)"):
         leave[1, 1]()
     graded[1, 4](np.ones(4, np.float32))
-    assert pids()[True] == before
+    assert pids()["graded"] == before

@@ -99,7 +99,7 @@ class Kernels:
     @property
     def process(self) -> WorkerProcess:
         """The process that ran them last."""
-        return self.simulator._workers[self.graded].process
+        return self.simulator._workers["graded" if self.graded else "ordinary"].process
 
     def module(self, build: Build) -> LoadedModule:
         if build not in self.modules:

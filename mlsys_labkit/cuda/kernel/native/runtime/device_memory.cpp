@@ -54,6 +54,7 @@ bool DeviceMemory::open_arena(int file, size_t bytes, uint64_t address) {
     void* start = reserve(bytes, address, file);
     if (!start) return false;
     arena_address_ = reinterpret_cast<uint64_t>(start);
+    arena_bytes_ = bytes;
     return true;
 }
 

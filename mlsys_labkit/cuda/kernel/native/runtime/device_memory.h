@@ -25,6 +25,7 @@ public:
     // False when the addresses are taken.
     bool open_arena(int file, size_t bytes, uint64_t address);
     uint64_t arena_address() const { return arena_address_; }
+    AddressRange arena() const { return {arena_address_, arena_address_ + arena_bytes_}; }
 
     // A buffer of the arena, by its offset from the arena's start. False when the kernel has no mapping left to give.
     bool attach(uint64_t offset, size_t bytes);
@@ -54,6 +55,7 @@ private:
     size_t first_ending_after(uint64_t address) const;
 
     uint64_t arena_address_ = 0;
+    uint64_t arena_bytes_ = 0;
     std::vector<Buffer> buffers_;
     std::vector<Reservation> reservations_;
 };
