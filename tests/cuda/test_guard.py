@@ -1,4 +1,4 @@
-"""What a graded kernel may touch while it is counted: device memory, shared memory and its variables, nothing else."""
+"""The memory of a graded kernel while it is counted: device memory, shared memory and its variables, nothing else."""
 
 from __future__ import annotations
 
