@@ -77,7 +77,7 @@ export function render({ model, el }) {
       name = above ? 4 : 210,
       top = above ? 20 : 4;
     row = above ? 40 : 24;
-    const tall = list.length * row + 26;
+    const tall = list.length * row + 34;
     const at = (v) => name + ((Math.log10(v) - low) / (high - low)) * (width - name - 88),
       decades = Array.from({ length: high - low + 1 }, (_, i) => 10 ** (low + i));
     const parts = operation(arithmetic, move, model.get("uses")),
@@ -98,7 +98,7 @@ export function render({ model, el }) {
           "aria-label":
             `Energy of a word of ${bits} bits, logarithmic: ` + `${list.map(([n, v]) => `${n} ${pj(v)}`).join(", ")}`,
         },
-        verticals(decades, at, 0, tall - 20, pj),
+        verticals(decades, at, 0, tall - 28, pj),
         list.map(([n, v], i) =>
           s(
             "g",

@@ -121,7 +121,14 @@ export function render({ model, el }) {
       s("text", { class: "soft", x: 4, y: 12 }, "FLOP/s"),
     ];
 
-    const clear = labeller();
+    const least = (work) =>
+      work.achieved || (ready[0] ? attainable(work.flops / work.bytes, ready[0].peak, ready[0].bandwidth) : null);
+    /** @type {[number, number, number][]} the diamonds of the works, and the handle */
+    const spots = works
+      .filter(least)
+      .map((work) => [X(work.flops / work.bytes), Y(least(work)), 7])
+      .concat(ready.slice(0, 1).map((m) => [X(intensity()), Y(attainable(intensity(), m.peak, m.bandwidth)), 15]));
+    const clear = labeller(spots);
     const roofs = ready.map((machine) => {
       const { peak, bandwidth, which, origin } = machine,
         corner = ridge(peak, bandwidth);
@@ -130,9 +137,12 @@ export function render({ model, el }) {
         slope = [X(from), Y(from * bandwidth)];
       const path = `M${slope} L${X(corner)},${Y(peak)} L${right},${Y(peak)}`;
       const angle = (Math.atan2(Y(peak) - slope[1], X(corner) - slope[0]) * 180) / Math.PI;
-      const along = Math.log(intensity() / from) / Math.log(corner / from) > 0.55 ? 0.42 : 0.72; // not under the point
-      const mid = from ** (1 - along) * corner ** along,
-        up = which ? 17 : -8;
+      const up = which ? 17 : -8,
+        between = (along) => from ** (1 - along) * corner ** along,
+        room = (at) => Math.min(...spots.map(([x, y, r]) => Math.hypot(X(at) - x, Y(at * bandwidth) + up - y) - r));
+      const mid = [0.72, 0.42, 0.57, 0.27, 0.85]
+        .map(between)
+        .reduce((best, at) => (Math.min(32, room(at)) > Math.min(32, room(best)) ? at : best));
       const tag = tagOf(machine, ready),
         tilt = (angle * Math.PI) / 180;
       const limit = `${tag}${si(peak, "FLOP/s")}`;
@@ -177,11 +187,9 @@ export function render({ model, el }) {
     });
 
     const own = works.map((work) => {
-      const where = work.flops / work.bytes,
-        main = ready[0];
-      const speed = work.achieved || (main ? attainable(where, main.peak, main.bandwidth) : null);
+      const speed = least(work);
       if (!speed) return null;
-      const [x, y] = [X(where), Y(speed)];
+      const [x, y] = [X(work.flops / work.bytes), Y(speed)];
       return s(
         "g",
         { class: `lk-work${work.achieved ? " full" : ""}` },
@@ -209,11 +217,10 @@ export function render({ model, el }) {
       const inside = places
         .filter(([middle]) => middle - side > left - 12 && middle + side < right + 20)
         .filter(within);
-      // A long name fits on neither side of its point: it stands above or below, moved into the picture.
+      // Where neither side of its point has room, a name stands above or below, moved into the picture.
       const middle = Math.min(right + 20 - side, Math.max(left - 12 + side, x));
-      return inside.length
-        ? inside
-        : downs.map((down) => /** @type {[number, number]} */ ([middle, y + down])).filter(within);
+      const above = downs.map((down) => /** @type {[number, number]} */ ([middle, y + down]));
+      return [...inside, ...above.filter(within)];
     }
     const here = ready.map((machine) => {
       const y = Y(attainable(intensity(), machine.peak, machine.bandwidth)),

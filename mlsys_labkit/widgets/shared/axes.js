@@ -37,15 +37,22 @@ export const verticals = (values, x, top, bottom, text) => {
   );
 };
 
-/** Return a function that takes the first of several places of a label's middle where it touches no label before it. */
-export function labeller() {
+/**
+ * Return a function that takes the first of several places of a label's middle where it touches no label before it, and
+ * if possible no mark.
+ * @param {[number, number, number][]} [marks] middle and radius of each
+ */
+export function labeller(marks = []) {
   /** @type {[number, number, number][]} */
   const taken = [];
   const touches = (/** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ half) =>
     taken.some(([u, v, other]) => Math.abs(u - x) < half + other && Math.abs(v - y) < 14);
+  const covers = (/** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ half) =>
+    marks.some(([u, v, radius]) => Math.abs(u - x) < half + radius && Math.abs(v - y + 4) < 6 + radius);
   return (/** @type {string} */ text, /** @type {[number, number][]} */ places) => {
     const half = (text.length * (WIDE + 0.5)) / 2 + 2,
-      [x, y] = places.find((place) => !touches(...place, half)) || places[0];
+      free = places.filter((place) => !touches(...place, half)),
+      [x, y] = free.find((place) => !covers(...place, half)) || free[0] || places[0];
     taken.push([x, y, half]);
     return { x, y, "text-anchor": "middle" };
   };

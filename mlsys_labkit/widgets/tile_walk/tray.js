@@ -42,6 +42,13 @@ export function tray(at, { a, b, held, loaded, all }) {
     s("rect", { class: "lk-band", x: at.x, y: bottom - 8, width: at.width, height: 8 }),
     s("rect", { class: "lk-loaded", x: at.x, y: bottom - 8, width: (at.width * loaded) / all, height: 8 }),
     tiles.map(([, x, name]) => s("rect", { class: `lk-now ${name}`, x, y: top, width: side, height: side })),
+    tiles.map(([, x, name]) =>
+      s(
+        "text",
+        { class: "lk-on-bar", x: x + side / 2, y: top + side / 2 + 4, "text-anchor": "middle" },
+        name.toUpperCase(),
+      ),
+    ),
   );
   return { drawn, slide };
 }

@@ -26,7 +26,8 @@ export function cutPicture(p, width, fill, gpus) {
     over = fill > 1,
     stages = `${p.pipeline} stage${p.pipeline > 1 ? "s" : ""}`,
     perLayer = `each layer on ${p.tensor} GPU${p.tensor > 1 ? "s" : ""}`,
-    roomy = each[0] > 7 * perLayer.length + 20;
+    roomy = each[0] > 7 * perLayer.length + 20,
+    crossed = each[0] < 7 * stages.length + 24 || each[1] < 23; // by the edge of a cell
   const cells = Array.from({ length: p.tensor * p.pipeline }, (_, i) => {
     const x = left + (i % p.tensor) * each[0],
       y = TOP + Math.floor(i / p.tensor) * each[1],
@@ -53,7 +54,7 @@ export function cutPicture(p, width, fill, gpus) {
     },
     s("text", { class: "soft", x: left + 20, y: 12 }, `${p.layers} layers, a cell is a GPU`),
     cells,
-    s("text", { class: "halo", x: left + 20, y: TOP + Math.max(18, each[1] - 5) }, stages),
+    s("text", { class: crossed && "halo", x: left + 20, y: TOP + Math.max(18, each[1] - 5) }, stages),
     s(
       "text",
       { x: left + each[0] + (roomy ? -20 : 20), y: TOP + high + 15, "text-anchor": roomy ? "end" : "start" },
