@@ -13,6 +13,9 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from mlsys_labkit.triton_trace.errors import RefusedSourceError
+from mlsys_labkit.triton_trace.gluon import vocabulary as gluon
+from mlsys_labkit.triton_trace.gluon.aggregates import aggregate_members, is_aggregate
+from mlsys_labkit.triton_trace.gluon.layouts import layout_name
 
 _NOTHING = object()
 _EXTRA = "triton.language.extra"
@@ -38,7 +41,8 @@ class Name:
     Attributes:
         kind: "module" (``value``: its dotted name), "language" (a function or type: its dotted name), "function"
             (another Function: its ``key``), "constant" (the value itself), "record" (a class of named tuples: its
-            fields), "python" (a built-in function) or "refused" (why a kernel may not use it).
+            fields), "layout" (one of Gluon's), "aggregate" (a class of Gluon's with methods), "python" (a built-in
+            function) or "refused" (why a kernel may not use it).
     """
 
     kind: str
@@ -139,10 +143,12 @@ def _meaning(name: str, value: Any, waiting: list[Any]) -> Name:
     if isinstance(value, WithheldName):
         return Name("refused", value.reason)
     if isinstance(value, ModuleType):
-        if value.__name__ in _MODULES:
+        if value.__name__ in _MODULES or value.__name__ in gluon.MODULES:
             return Name("module", value.__name__)
         if value.__name__ in ("triton.language.core", "triton.language.standard", "triton.language.random"):
             return Name("module", "triton.language")
+        if value.__name__.startswith(gluon.LANGUAGE) and value.__name__.rpartition(".")[2] in ("_core", "_standard"):
+            return Name("module", gluon.LANGUAGE)
         if value.__name__.startswith(_EXTRA) and value.__name__.endswith("libdevice"):
             return Name("module", f"{_EXTRA}.libdevice")
         instead = ": name what you need of it, as math.pi" if value.__name__ == "math" else ""
@@ -155,6 +161,8 @@ def _meaning(name: str, value: Any, waiting: list[Any]) -> Name:
         return Name("function", function_key(value))
     if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
         return Name("record", list(value._fields))
+    if is_aggregate(value):
+        return aggregate_name(value, waiting)
     if type(value).__name__ == "constexpr" and type(value).__module__ == "triton.language.core":
         if isinstance(value.value, FunctionType):
             waiting.append(ConstantFunction(value.value))
@@ -177,7 +185,18 @@ def value_name(value: Any) -> Name | None:
         parts = [value_name(part) for part in value]
         if all(part and part.kind == "constant" for part in parts):
             return Name("constant", {"tuple": [part.value for part in parts if part]})
+    if (layout := layout_name(value)) is not None:
+        return Name("layout", layout)
     return language_name(value)
+
+
+def aggregate_name(value: Any, waiting: list[Any]) -> Name:
+    """Return a class under Gluon's ``@aggregate`` as a Name, and add its methods to ``waiting``."""
+    fields, methods = aggregate_members(value)
+    jitted = {name: one if hasattr(one, "fn") else ConstantFunction(one) for name, one in methods.items()}
+    waiting.extend(jitted.values())
+    keys = {name: function_key(one) for name, one in jitted.items()}
+    return Name("aggregate", {"name": value.__name__, "fields": fields, "methods": keys})
 
 
 def language_name(value: Any) -> Name | None:
@@ -195,6 +214,12 @@ def language_name(value: Any) -> Name | None:
             found = getattr(sys.modules.get(module), name, None)
             if found is value:
                 return Name("language", f"{module}.{name}")
+    if name and home.startswith(gluon.GLUON) and not isinstance(value, ModuleType):
+        for module, names in gluon.MODULES.items():
+            if name in names and getattr(sys.modules.get(module), name, None) is value:
+                return Name("language", f"{module}.{name}")
+        if "blackwell" in home:
+            return Name("language", f"{home}.{name}")
     return None
 
 

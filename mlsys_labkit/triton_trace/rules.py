@@ -10,6 +10,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonUnsolvedError
+from mlsys_labkit.triton_trace.gluon import vocabulary as gluon
 from mlsys_labkit.triton_trace.libdevice_names import LIBDEVICE
 from mlsys_labkit.triton_trace.names import Name, dotted_path, name_set
 from mlsys_labkit.triton_trace.source import Function, KernelSource
@@ -45,7 +46,7 @@ _PROPERTIES = name_set("""
     is_bool is_floating is_fp16 is_fp32 is_fp64 is_fp8 is_int is_int_signed is_int_unsigned is_ptr
     is_standard_floating numel primitive_bitwidth scalar shape strides type value
 """)
-_MEMBERS = _METHODS | _PROPERTIES
+_MEMBERS = _METHODS | _PROPERTIES | gluon.MEMBERS
 _EXTRA = "triton.language.extra"
 DEPENDENT_LAUNCH = name_set("gdc_wait gdc_launch_dependents")  # nothing to wait for: launches follow one another
 _MODULES = {
@@ -57,6 +58,7 @@ _MODULES = {
     f"{_EXTRA}.cuda": DEPENDENT_LAUNCH | name_set("libdevice globaltimer num_threads num_warps smid"),
     f"{_EXTRA}.libdevice": LIBDEVICE,
     f"{_EXTRA}.cuda.libdevice": LIBDEVICE,
+    **gluon.MODULES,
 }
 KINDS = name_set("tensor tensor_descriptor")  # which a kernel may ask about, but not make
 KNOWN = frozenset().union(*_MODULES.values())
@@ -182,7 +184,7 @@ def violations(function: Function, fields: Collection[str] = ()) -> Iterator[tup
         yield function.first_line, f"expected one function, {function.name}"
         return
     for parameter in function.parameters:
-        if parameter.default is not None and parameter.default.kind not in ("constant", "language"):
+        if parameter.default is not None and parameter.default.kind not in ("constant", "language", "layout"):
             yield function.first_line, f"{parameter.name} has {parameter.default.value}"
     yield from _Reader(function, tree.body[0], fields).all()
 
@@ -219,7 +221,7 @@ class _Reader:
                 yield (line or 1) + self._function.first_line - 1, reason
         used = {one.id for one in ast.walk(self._node) if isinstance(one, ast.Name)}
         for name in used | self._local | {self._function.name}:
-            if name.startswith(("_lk_", "__")):
+            if name.startswith(("_lk_", "__")) and (name != "__init__" or not self._function.constant):
                 yield self._function.first_line, f"{name}: choose a name that does not begin with {name[:2]}"
 
     def _of_constant_branches(self) -> set[int]:
@@ -243,7 +245,7 @@ class _Reader:
             return
         if not isinstance(node, _ALLOWED) or isinstance(node, ast.FunctionDef):
             yield f"a kernel cannot contain {_word(node)}; {_INSTEAD.get(type(node), 'Triton does not compile it')}"
-        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load) and not self._function.constant:
             index = ast.unparse(node.slice)
             to = f"{ast.unparse(node.value)} + {index if index.isidentifier() else f'({index})'}"
             yield f"a pointer has no []; store with tl.store({to}, value, mask=...), and load with tl.load"
@@ -295,15 +297,17 @@ class _Reader:
         elif meaning.kind == "language":
             module, _, name = str(meaning.value).rpartition(".")
             if name not in _MODULES.get(module, ()):
-                yield f"{path} is not interpreted"
+                yield f"{path} is not interpreted{f': {gluon.ABSENT}' if 'blackwell' in module else ''}"
         elif meaning.kind == "module" and meaning.value not in _MODULES:
             yield f"{path}: {meaning.value} is not interpreted"
-        elif meaning.kind not in ("module", "function", "constant", "record", "python"):
+        elif meaning.kind not in ("module", "function", "constant", "record", "layout", "aggregate", "python"):
             yield f"{path} is not known"
 
     def _attribute(self, node: ast.Attribute) -> Iterator[str]:
         if not isinstance(node.ctx, ast.Load):
-            yield f".{node.attr} = ...: a kernel sets no attributes"
+            own = self._function.name == "__init__" and getattr(node.value, "id", "") == "self"
+            if not own or node.attr not in self._fields:
+                yield f".{node.attr} = ...: a kernel sets no attributes"
             return
         if id(node) in self._paths:
             yield from self._meant(node, self._paths[id(node)])
@@ -337,7 +341,7 @@ class _Reader:
     def _loop(self, node: ast.For) -> Iterator[str]:
         called = node.iter.func if isinstance(node.iter, ast.Call) else None
         name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-        if name not in ("range", "static_range"):
+        if name not in ("range", "static_range") and not self._function.constant:
             yield "a for loop goes over range, tl.range or tl.static_range"
 
 

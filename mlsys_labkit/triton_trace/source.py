@@ -13,9 +13,11 @@ from typing import Any
 
 from mlsys_labkit._base.cells import cell_label
 from mlsys_labkit.triton_trace.errors import RefusedSourceError
+from mlsys_labkit.triton_trace.gluon.aggregates import is_aggregate
 from mlsys_labkit.triton_trace.names import (
     Name,
     WithheldName,
+    aggregate_name,
     dotted_path,
     function_key,
     is_constant,
@@ -75,7 +77,8 @@ class KernelSource:
     Attributes:
         kernel: key of the function that is launched.
         functions: it and the jitted functions that it calls, directly or not, or is given.
-        fields: names of the fields of named tuples.
+        fields: names of the fields of named tuples, and of the fields and methods of aggregates.
+        gluon: the kernel is under ``@gluon.jit``.
 
     Example:
         >>> import triton, triton.language as tl
@@ -89,6 +92,7 @@ class KernelSource:
     kernel: str
     functions: tuple[Function, ...]
     fields: tuple[str, ...] = ()
+    gluon: bool = False
 
     @staticmethod
     def of(kernel: Any, arguments: Iterable[Any] = ()) -> KernelSource:
@@ -106,8 +110,9 @@ class KernelSource:
             function = waiting.pop()
             if function_key(function) not in found:
                 found[function_key(function)] = one = _read(function, waiting)
-                fields.update(*(name.value for name in one.names.values() if name.kind == "record"))
-        return KernelSource(function_key(inner), tuple(found.values()), tuple(sorted(fields)))
+                fields.update(*(_fields_of(name) for name in one.names.values()))
+        is_gluon = type(inner).__name__ == "GluonJITFunction"
+        return KernelSource(function_key(inner), tuple(found.values()), tuple(sorted(fields)), is_gluon)
 
     @property
     def entry(self) -> Function:
@@ -128,7 +133,7 @@ class KernelSource:
     @staticmethod
     def from_json(data: dict[str, Any]) -> KernelSource:
         functions = tuple(_function(one) for one in data["functions"])
-        return KernelSource(data["kernel"], functions, tuple(data["fields"]))
+        return KernelSource(data["kernel"], functions, tuple(data["fields"]), data["gluon"])
 
 
 def layers(kernel: Any) -> Iterator[Any]:
@@ -163,6 +168,17 @@ def _functions_in(values: Iterable[Any], fields: set[str]) -> Iterator[Any]:
             yield from _functions_in(value, fields)
         elif is_jitted(value):
             yield value
+        elif is_aggregate(value):
+            methods: list[Any] = []
+            fields.update(_fields_of(aggregate_name(value, methods)))
+            yield from methods
+
+
+def _fields_of(name: Name) -> list[str]:
+    """Return the names that a class of named tuples, or an aggregate, gives to attributes."""
+    if name.kind == "aggregate":
+        return [*name.value["fields"], *name.value["methods"]]
+    return list(name.value) if name.kind == "record" else []
 
 
 def _read(kernel: Any, waiting: list[Any]) -> Function:

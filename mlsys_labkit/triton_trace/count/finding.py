@@ -14,9 +14,11 @@ class AccessFinding:
 
     Attributes:
         kind: errors are "histogram_range", "integer_overflow", "undefined_value", "out_of_bounds", "wrong_stride",
-            "race", "conflicting_store"; performance is "repeated_load", "repeated_store"; information is "unwritten",
-            "unread", "narrow_accumulator". Offsets, and sums in loops of int8 and int16, are checked for an overflow by
-            the launch's own numbers, not by all that fit.
+            "race", "conflicting_store", and in Gluon "missing_wait", "missing_commit", "missing_expect",
+            "wrong_byte_count", "wrong_phase", "missing_fence", "buffer_reuse", "unwritten_shared", "shared_race",
+            "barrier_reuse", "too_many_arrivals"; performance is "repeated_load", "repeated_store"; information is
+            "unwritten", "unread", "narrow_accumulator". Offsets, and sums in loops of int8 and int16, are checked for
+            an overflow by the launch's own numbers, not by all that fit.
         message: one sentence, without the source lines.
         line, source_line: the source line and its text. program: (x, y, z) of the first program concerned.
         other_line, other_source_line, other_program: the second access of a race or a repetition, or where an

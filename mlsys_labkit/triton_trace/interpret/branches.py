@@ -20,6 +20,7 @@ import numpy as np
 import triton.language as tl
 from numpy.typing import NDArray
 
+from mlsys_labkit.triton_trace.gluon.objects import Aggregate
 from mlsys_labkit.triton_trace.interpret.blocks import shape_of
 from mlsys_labkit.triton_trace.interpret.builder import Builder
 from mlsys_labkit.triton_trace.interpret.carried import (
@@ -225,7 +226,7 @@ def _joined(before: Scope, then: Scope, other: Scope, changed: Names) -> tuple[S
         first, one, two = (scope.get(name, _NOTHING) for scope in (before, then, other))
         if one is first and two is first:
             continue
-        if isinstance(first, (tl.tensor, tl.core.tensor_descriptor_base, tuple, tl.tuple, *CONSTANTS)):
+        if isinstance(first, (tl.tensor, tl.core.tensor_descriptor_base, tuple, tl.tuple, Aggregate, *CONSTANTS)):
             if not _same(one, two):
                 _require_kept(name, first, one, "first")
                 _require_kept(name, first, two, "second")
@@ -279,4 +280,6 @@ def _key(value: Any) -> Any:
         return value.type.name, is_one(value)
     if isinstance(value, (tuple, tl.tuple)):
         return tuple(_key(one) for one in value)
+    if isinstance(value, Aggregate):
+        return tuple(_key(one) for one in value.values)
     return (type(value), value) if value is None or isinstance(value, CONSTANTS) else id(value)

@@ -8,6 +8,7 @@ from typing import Any
 
 import triton.language as tl
 
+from mlsys_labkit.triton_trace.gluon.objects import Aggregate
 from mlsys_labkit.triton_trace.interpret.blocks import shape_of
 from mlsys_labkit.triton_trace.interpret.overflow import overflow_of
 from mlsys_labkit.triton_trace.interpret.run import CompilerRefusal, InterpreterRun
@@ -81,6 +82,8 @@ def kind_of(value: Any) -> Any:
         return value.type
     if isinstance(value, (tuple, tl.tuple)):
         return [kind_of(one) for one in value]
+    if isinstance(value, Aggregate):
+        return value.kind  # the compiler does not compare the fields
     return type(value)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
+from mlsys_labkit.triton_trace.gluon.layouts import layout_of
+from mlsys_labkit.triton_trace.gluon.objects import AggregateClass
 from mlsys_labkit.triton_trace.interpret.branches import mark_one
 from mlsys_labkit.triton_trace.interpret.builder import Builder
 from mlsys_labkit.triton_trace.interpret.handles import dtype_of, handle_of
@@ -26,9 +28,20 @@ class Interpreter:
     """An interpreter of launches, one after the other, in a process that does nothing else."""
 
     def __init__(self) -> None:
-        self._builder = Builder()
         self._functions: dict[str, Any] = {}
-        self._language = Language(self._builder)
+        self._language = Language(Builder())
+        self._languages = {False: self._language}
+        self._builder = self._language.builder
+        self._language.speak()
+
+    def _speak(self, gluon: bool) -> None:
+        """Let Triton's or Gluon's language interpret what follows."""
+        if gluon and gluon not in self._languages:
+            self._languages[gluon] = _gluon()
+        if self._languages[gluon] is not self._language:
+            self._language = self._languages[gluon]
+            self._builder = self._language.builder
+            self._language.speak()
 
     def launch(
         self,
@@ -55,6 +68,7 @@ class Interpreter:
         Raises RefusedSourceError before anything ran, TritonKernelError with the student's line afterwards.
         """
         check_rules(source)
+        self._speak(source.gluon)
         run = InterpreterRun(source, memory, arrays, recorder, print)
         self._builder.warps = warps
         self._builder.run, self._builder.grid_dim, self._builder.grid_idx = run, grid, (0, 0, 0)
@@ -64,12 +78,15 @@ class Interpreter:
             with np.errstate(all="ignore"):  # a GPU does not report overflow and NaN either
                 self._functions = self._language.functions(source, run.places)
                 kernel = self._functions[source.kernel]
+                self._language.begin()
                 values = {name: self._argument(value) for name, value in arguments.items()}
                 for done, index in enumerate(range(grid[0] * grid[1] * grid[2]) if order is None else order):
                     program = index % grid[0], index // grid[0] % grid[1], index // grid[0] // grid[1]
                     run.program = self._builder.grid_idx = program
                     progress(done)
+                    self._language.begin()
                     kernel(**values)
+                    self._language.end()
             run.end()
         except Exception as error:
             raise run.explained(error) from error
@@ -79,6 +96,10 @@ class Interpreter:
     def _argument(self, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
+        if "base" not in value and "layout" in value:
+            return layout_of(value["layout"])
+        if "aggregate" in value:
+            return AggregateClass(value["aggregate"], self._functions)
         if "language" in value:
             return self._language.meaning(Name("language", value["language"]))
         if "function" in value:
@@ -101,6 +122,8 @@ class Interpreter:
 
     def _descriptor(self, value: dict[str, Any]) -> Any:
         semantic = self._language.semantic
+        if value["layout"]:
+            return self._gluon_descriptor(value)
         strides = [semantic.to_tensor(one) for one in value["strides"]]
         return semantic.make_tensor_descriptor(
             base=self._argument(value["base"]),
@@ -109,3 +132,20 @@ class Interpreter:
             block_shape=[tl.constexpr(one) for one in value["block"]],
             padding_option=value["padding"],
         )
+
+    def _gluon_descriptor(self, value: dict[str, Any]) -> Any:
+        from triton.experimental.gluon.language.nvidia.hopper.tma import make_tensor_descriptor
+
+        lengths, strides = value["shape"], value["strides"]
+        layout, padding = layout_of(value["layout"]), value["padding"]
+        return make_tensor_descriptor(
+            self._argument(value["base"]), lengths, strides, value["block"], layout, padding_option=padding
+        )
+
+
+def _gluon() -> Language:
+    """Return the language of Gluon, whose modules are loaded by the first Gluon kernel."""
+    from mlsys_labkit.triton_trace.gluon.builder import GluonBuilder
+    from mlsys_labkit.triton_trace.gluon.language import GluonLanguage
+
+    return GluonLanguage(GluonBuilder())

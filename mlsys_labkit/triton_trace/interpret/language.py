@@ -1,6 +1,6 @@
 """The namespace of a kernel in the worker: public names of ``tl`` and ``triton``, and Python's words as Triton's.
 
-Making a ``Language`` changes ``triton.language`` for the rest of the process.
+``Language.speak`` changes ``triton.language`` for the rest of the process.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import triton
 import triton.language as tl
 
 from mlsys_labkit.triton_trace import rules
+from mlsys_labkit.triton_trace.gluon.layouts import layout_of
+from mlsys_labkit.triton_trace.gluon.objects import AggregateClass
 from mlsys_labkit.triton_trace.interpret.blocks import plain, reduce, scan, shape_of
 from mlsys_labkit.triton_trace.interpret.branches import Branches, is_one, unmarked
 from mlsys_labkit.triton_trace.interpret.builder import Builder
@@ -29,24 +31,42 @@ from mlsys_labkit.triton_trace.interpret.undefined import require_defined
 from mlsys_labkit.triton_trace.names import Name, constant
 from mlsys_labkit.triton_trace.source import Function, KernelSource
 
+_DESCRIBE, _DOT_SCALED, _ITEM = TritonSemantic.make_tensor_descriptor, TritonSemantic.dot_scaled, tl.tensor.__getitem__
+
+
+class ShapeList(list[Any]):
+    """A list of a kernel's, which can also be joined to a tuple, as Triton's shapes are."""
+
+    def __add__(self, other: Any) -> Any:
+        return ShapeList([*self, *other])
+
+    def __radd__(self, other: Any) -> Any:
+        return ShapeList([*other, *self])
+
 
 class Language:
-    """A factory of Python functions from kernels' sources; one per process.
+    """A factory of Python functions from kernels' sources.
 
     Attributes:
-        semantic: Triton's type rules over ``builder``.
+        semantic: type rules over ``builder``: Triton's own, unless others are given.
+        modules: the modules that a kernel sees, by their dotted names.
     """
 
-    def __init__(self, builder: Builder) -> None:
-        self.semantic = TritonSemantic(builder)
-        self._builder = builder
+    def __init__(self, builder: Builder, semantic: Any = None) -> None:
+        self.semantic = semantic or TritonSemantic(builder)
+        self.builder = self._builder = builder
+        self.modules: dict[str, Any] = {}
         self._branches = Branches(builder, self.semantic.to_tensor, self._decided)
         self._library: dict[FunctionType, Callable[..., Any]] = {}
-        # Of the class: Triton 3.6 makes an object of it for each function of tl.
-        TritonSemantic.make_tensor_descriptor = _with_constant_stride(TritonSemantic.make_tensor_descriptor)
-        TritonSemantic.dot_scaled = _with_formats(TritonSemantic.dot_scaled)
-        speak_through(builder, self.semantic)
         self._python = self._python_as_triton()
+
+    def speak(self) -> None:
+        """Make ``triton.language`` call this language's builder, until another one speaks."""
+        # Of the class: Triton 3.6 makes an object of it for each function of tl.
+        TritonSemantic.make_tensor_descriptor = _with_constant_stride(_DESCRIBE)
+        TritonSemantic.dot_scaled = _with_formats(_DOT_SCALED)
+        tl.tensor.__getitem__ = _ITEM
+        speak_through(self._builder, self.semantic)
         for module in (tl, tl.core):
             module.range = self._python["range"]
             module.static_range = _static_range
@@ -57,11 +77,17 @@ class Language:
             module.map_elementwise = self._mapped
         tl.tensor.__getitem__ = _checked_item(tl.tensor.__getitem__)
         tl.tensor.__bool__ = lambda tensor: True  # Triton's own code tests "if mask:" for the presence of a mask
-        on_library_call(self._library_function)
+        on_library_call(self.library)
         for name in rules.MATH:  # x.exp() and its like, whose own functions ask for Triton's compiler
             if hasattr(tl.tensor, name):
                 setattr(tl.tensor, name, _member(getattr(tl.math, name)))
-        self._modules = public_modules(self.semantic)
+        self.modules = public_modules(self.semantic)
+
+    def begin(self) -> None:
+        """Prepare for the next program."""
+
+    def end(self) -> None:
+        """Finish a program."""
 
     def _mapped(self, function: Any, *blocks: Any, pack: int = 1) -> Any:
         """Call a function of scalars on each element, or on ``pack`` elements in a row."""
@@ -107,7 +133,12 @@ class Language:
                 made[function.key] = _of_scalars(function, made[function.key])
         for function in source.functions:
             for i, (name, meaning) in enumerate(function.names.items()):
-                value = made[meaning.value] if meaning.kind == "function" else self._named(name, meaning)
+                if meaning.kind == "function":
+                    value = made[meaning.value]
+                elif meaning.kind == "aggregate":
+                    value = AggregateClass(meaning.value, made)
+                else:
+                    value = self._named(name, meaning)
                 spaces[function.key][f"_lk_path_{i}" if "." in name else name] = value
         return made
 
@@ -121,7 +152,7 @@ class Language:
         module, _, short = str(meaning.value).rpartition(".")
         if meaning.kind == "language" and short not in rules.names_of(module):
             return Absent(f"{name} is not interpreted")
-        if meaning.kind == "module" and meaning.value not in self._modules:
+        if meaning.kind == "module" and meaning.value not in self.modules:
             return Absent(f"{name}: {meaning.value} is not interpreted")
         return self.meaning(meaning)
 
@@ -133,19 +164,21 @@ class Language:
             return self._python[name.value]
         if name.kind == "record":
             return record_class(name.value)
-        if name.value in self._modules:
-            return self._modules[name.value]
+        if name.kind == "layout":
+            return layout_of(name.value)
+        if name.value in self.modules:
+            return self.modules[name.value]
         module, _, attribute = name.value.rpartition(".")
-        if not hasattr(self._modules.get(module), attribute):
+        if not hasattr(self.modules.get(module), attribute):
             raise Refused(f"Triton {triton.__version__} has no {name.value}")
-        return getattr(self._modules[module], attribute)
+        return getattr(self.modules[module], attribute)
 
     def _give_defaults(self, made: Any, function: Function) -> None:
         given = [(one, self.meaning(one.default)) for one in function.parameters if one.default]
         made.__defaults__ = tuple(value for one, value in given if not one.keyword_only) or None
         made.__kwdefaults__ = {one.name: value for one, value in given if one.keyword_only} or None
 
-    def _library_function(self, function: FunctionType) -> Callable[..., Any]:
+    def library(self, function: FunctionType) -> Callable[..., Any]:
         """Return a function of Triton's own library that is written in Triton, such as ``tl.sum``."""
         if function not in self._library:
             lines, first = inspect.getsourcelines(function)
@@ -215,6 +248,7 @@ class Language:
         return {
             "_lk_to_tensor": self._assigned,
             "_lk_constant": constants,
+            "_lk_list": lambda *values: ShapeList(values),
             "_lk_and": lambda *operands: _joined(operands, "logical_and", False),
             "_lk_or": lambda *operands: _joined(operands, "logical_or", True),
             "_lk_not": lambda value: value.__not__() if isinstance(value, tl.tensor) else not value,

@@ -7,7 +7,8 @@ the loop over programs are the kit's own, the same on every version.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
@@ -29,9 +30,11 @@ __all__ = [
     "Handle",
     "Options",
     "TritonSemantic",
+    "give_semantic",
     "on_library_call",
     "smallest_dot",
     "speak_through",
+    "speaking",
     "storage_dtype",
 ]
 
@@ -68,6 +71,21 @@ def speak_through(builder: Any, semantic: Any) -> None:
     theirs.interpreter_builder = builder
     theirs.interpreter_semantic = semantic
     theirs._patch_lang(FunctionType((lambda: None).__code__, {"tl": tl, "core": tl.core}))
+
+
+def give_semantic(package: Any) -> None:
+    """Make the functions of a module or a class of Triton's use the type rules of the language that speaks."""
+    theirs._patch_builtin(package, theirs.interpreter_builder, theirs._LangPatchScope())
+
+
+@contextmanager
+def speaking(semantic: Any) -> Iterator[None]:
+    """Use other type rules inside."""
+    before, theirs.interpreter_semantic = theirs.interpreter_semantic, semantic
+    try:
+        yield
+    finally:
+        theirs.interpreter_semantic = before
 
 
 def on_library_call(call: Callable[..., Any]) -> None:

@@ -19,14 +19,14 @@ from mlsys_labkit.triton_trace.libdevice_names import LIBDEVICE
 
 def public_modules(semantic: Any) -> dict[str, Any]:
     def public(module: Any, names: Iterable[str]) -> SimpleNamespace:
-        return _Module("tl", {name: getattr(module, name) for name in names if hasattr(module, name)})
+        return PublicModule("tl", {name: getattr(module, name) for name in names if hasattr(module, name)})
 
     mathematics = public(tl.math, rules.MATH)
     language = public(tl, rules.LANGUAGE)
     language.math = mathematics
     language.random = language
     for name in rules.KINDS:
-        setattr(language, name, _Kind(getattr(tl, name)))
+        setattr(language, name, PublicKind(getattr(tl, name)))
     language.tuple = _Tuple(tl.tuple)
     language.constexpr_type = _ConstantType(tl.core.constexpr_type)
     language.constexpr = plain
@@ -38,7 +38,7 @@ def public_modules(semantic: Any) -> dict[str, Any]:
     return {"triton": top, "triton.language": language, "triton.language.math": mathematics, **extra}
 
 
-class _Module(SimpleNamespace):
+class PublicModule(SimpleNamespace):
     """Public names of a module; it refuses the others by name."""
 
     def __init__(self, name: str, members: dict[str, Any]) -> None:
@@ -51,21 +51,21 @@ class _Module(SimpleNamespace):
         raise Refused(f"{self._name}.{name} is not interpreted")
 
 
-class _Kind:
+class PublicKind:
     """A class of Triton's, for isinstance only: a kernel must not make a block of anything that it likes."""
 
     def __init__(self, kind: type) -> None:
         self.kinds = (kind, tuple) if kind is tl.tuple else (kind,)
 
 
-class _Tuple(_Kind):
+class _Tuple(PublicKind):
     """``tl.tuple``, which a kernel may also make."""
 
     def __call__(self, values: Any) -> Any:
         return tl.tuple(list(values))
 
 
-class _ConstantType(_Kind):
+class _ConstantType(PublicKind):
     """``tl.constexpr_type``, which a kernel may also make."""
 
     def __call__(self, value: Any) -> Any:
@@ -92,12 +92,12 @@ def _extra_modules(semantic: Any) -> dict[str, Any]:
         return lambda *operands: function(*operands, _semantic=semantic)
 
     functions = {name: bound(one) for name, one in vars(libdevice).items() if name in LIBDEVICE}
-    library = _Module("tl.extra.libdevice", functions)
+    library = PublicModule("tl.extra.libdevice", functions)
     registers = {name: bound(getattr(cuda_functions, name)) for name in ("smid", "globaltimer")}
     threads = {"num_warps": lambda: semantic.builder.warps, "num_threads": lambda: 32 * semantic.builder.warps}
     waiting = dict.fromkeys(rules.DEPENDENT_LAUNCH, lambda: None)
-    cuda = _Module("tl.extra.cuda", {"libdevice": library, **waiting, **threads, **registers})
-    extra = _Module("tl.extra", {"libdevice": library, "cuda": cuda})
+    cuda = PublicModule("tl.extra.cuda", {"libdevice": library, **waiting, **threads, **registers})
+    extra = PublicModule("tl.extra", {"libdevice": library, "cuda": cuda})
     place = "triton.language.extra"
     return {place: extra, f"{place}.cuda": cuda, f"{place}.libdevice": library, f"{place}.cuda.libdevice": library}
 
@@ -108,7 +108,7 @@ def is_instance(value: Any, kind: Any) -> bool:
         return not isinstance(value, tl.tensor)
     if isinstance(kind, tuple):
         return any(is_instance(value, one) for one in kind)
-    return isinstance(value, kind.kinds if isinstance(kind, _Kind) else kind)
+    return isinstance(value, kind.kinds if isinstance(kind, PublicKind) else kind)
 
 
 _NOTHING = object()

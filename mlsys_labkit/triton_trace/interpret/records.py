@@ -8,6 +8,7 @@ from typing import Any
 import triton.language as tl
 
 from mlsys_labkit.triton_trace import rules
+from mlsys_labkit.triton_trace.gluon.objects import Aggregate, AggregateClass
 from mlsys_labkit.triton_trace.interpret.branches import is_one
 from mlsys_labkit.triton_trace.interpret.carried import CONSTANTS
 from mlsys_labkit.triton_trace.interpret.run import Refused
@@ -62,6 +63,8 @@ def attribute(value: Any, name: str) -> Any:
 
     Blocks have the attributes that rules.py lists, and no others, whatever the fields of named tuples are called.
     """
+    if isinstance(value, (Aggregate, AggregateClass)):
+        return value.attribute(name)
     if isinstance(value, Record) and name in value.fields:
         return value[value.fields.index(name)]
     if isinstance(value, (*CONSTANTS, type(None), ConstantTuple)):

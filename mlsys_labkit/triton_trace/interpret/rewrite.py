@@ -28,12 +28,18 @@ class _Names(ast.NodeTransformer):
         self._attributes = attributes
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if not isinstance(node.ctx, ast.Load):
+            return node
         if path := self._paths.get(dotted_path(node)):
             return ast.copy_location(ast.Name(path, ast.Load()), node)
         self.generic_visit(node)
         if node.attr not in self._attributes:
             return node
         return ast.copy_location(_call("_lk_attribute", node.value, ast.Constant(node.attr)), node)
+
+    def visit_List(self, node: ast.List) -> ast.AST:
+        self.generic_visit(node)
+        return ast.copy_location(_call("_lk_list", *node.elts), node) if isinstance(node.ctx, ast.Load) else node
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         return ast.copy_location(ast.Expr(_call("_lk_raise", ast.Constant(ast.unparse(node)))), node)

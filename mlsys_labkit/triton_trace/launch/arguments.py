@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.errors import TritonArgumentError, TritonLaunchError, TritonOverflowError
+from mlsys_labkit.triton_trace.gluon.aggregates import is_aggregate
+from mlsys_labkit.triton_trace.gluon.layouts import layout_name
 from mlsys_labkit.triton_trace.interpret.memory import DISTANCE, MemoryRegion
-from mlsys_labkit.triton_trace.names import constant, function_key, is_jitted, language_name, name_set
+from mlsys_labkit.triton_trace.names import aggregate_name, constant, function_key, is_jitted, language_name, name_set
 from mlsys_labkit.triton_trace.recorder import Argument
 from mlsys_labkit.triton_trace.source import Function, layers
 
@@ -186,10 +188,11 @@ def _packed(name: str, value: Any, spans: list[ArraySpan], annotation: str = "")
             "strides": [int(n) for n in value.strides],
             "block": [int(n) for n in value.block_shape],
             "padding": value.padding,
+            "layout": layout_name(getattr(value, "layout", None)),
         }
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or isinstance(value, str) or type(value).__name__ in ("dtype", "constexpr"):
+    if value is None or isinstance(value, str) or type(value).__name__ in ("dtype", "constexpr", "type"):
         return _constant(name, value)
     if isinstance(value, bool):
         return {"scalar": "u1", "value": value}
@@ -232,8 +235,8 @@ def _constant(name: str, value: Any) -> Any:
     if type(value).__name__ == "dtype" and hasattr(value, "primitive_bitwidth"):
         found = language_name(value)
         return {"language": found.value if found else str(value)}
-    if hasattr(value, "kind") and value.kind == "language":
-        return {"language": value.value}
+    if hasattr(value, "kind") and value.kind in ("language", "layout"):
+        return {value.kind: value.value}
     if found := language_name(value):  # a function of tl
         return {"language": found.value}
     if isinstance(value, tuple):
@@ -241,6 +244,10 @@ def _constant(name: str, value: Any) -> Any:
         return {"tuple": parts, "fields": getattr(value, "_fields", ()), "constant": True}
     if is_jitted(value):
         return {"function": function_key(value)}
+    if (layout := layout_name(value)) is not None:
+        return {"layout": layout}
+    if is_aggregate(value):
+        return {"aggregate": aggregate_name(value, []).value}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TritonArgumentError(

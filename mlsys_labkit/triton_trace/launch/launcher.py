@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonArgumentError
+from mlsys_labkit.triton_trace.gluon.aggregates import is_aggregate
 from mlsys_labkit.triton_trace.launch.arguments import bind, grid_of, pack, wrapped
 from mlsys_labkit.triton_trace.launch.client import LaunchOutcome, Order, TritonWorker
 from mlsys_labkit.triton_trace.launch.driver import StandInDriver
@@ -133,7 +134,7 @@ class TritonLauncher:
         values = (*args, *kwargs.values())
         try:
             found = self.source
-            if any(isinstance(one, tuple) or is_jitted(one) for one in values):
+            if any(isinstance(one, tuple) or is_jitted(one) or is_aggregate(one) for one in values):
                 found = KernelSource.of(self._kernel, values)
             check_rules(found)
             _require_special(self._kernel)
