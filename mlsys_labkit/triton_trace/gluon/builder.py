@@ -251,7 +251,7 @@ class GluonBuilder(Builder):
             return acc
         operation = Operation(self.running.line(), _PRODUCT, lambda: None)
         x, y = (self.shared.read_later(v, "WGMMA", operation) if isinstance(v, SharedView) else v for v in (a, b))
-        start = acc if number_of(use_acc) else Handle(np.zeros_like(acc.data), acc.dtype)
+        start = Handle(acc.data if number_of(use_acc) else np.zeros_like(acc.data), acc.dtype.scalar)
         made = self.create_dot(x, y, start, None, None)
         self.shared.mine.products.append(operation)
         if not is_async:

@@ -10,7 +10,7 @@ import triton.experimental.gluon.language as gl
 import triton.language as tl
 from triton.experimental.gluon._runtime import GluonJITFunction
 from triton.experimental.gluon.language import _core, _math, _standard
-from triton.experimental.gluon.language.nvidia import ampere, hopper
+from triton.experimental.gluon.language.nvidia.ampere.mbarrier import MBarrierLayout
 from triton.language.semantic import TritonSemantic
 
 from mlsys_labkit.triton_trace.gluon import vocabulary
@@ -23,8 +23,6 @@ from mlsys_labkit.triton_trace.interpret.language import Language
 from mlsys_labkit.triton_trace.interpret.private import give_semantic, speaking
 from mlsys_labkit.triton_trace.interpret.public_modules import PublicKind, PublicModule
 
-_COPIES = (ampere.async_copy, ampere.mbarrier, hopper.mbarrier, hopper.tma)
-_PATCHED = (gl, _core, _math, _standard, ampere, hopper, *_COPIES)
 _OF_TRITON = ("static_range", "static_assert", "static_print", "reduce", "associative_scan", "map_elementwise")
 _KINDS = ("tensor", "tensor_descriptor", "warpgroup_mma_accumulator", *vocabulary.KINDS, *vocabulary.BLACKWELL_KINDS)
 
@@ -37,7 +35,8 @@ class GluonLanguage(Language):
     def __init__(self, builder: GluonBuilder) -> None:
         self._plain = TritonSemantic(builder)
         super().__init__(builder, GluonRules(builder))
-        for module in _PATCHED:
+        modules = (importlib.import_module(path) for path in vocabulary.MODULES)
+        for module in (_core, _math, _standard, *modules):
             give_semantic(module)
         give_semantic(gl.shared_memory_descriptor)
         view = gl.shared_memory_descriptor.slice
@@ -109,4 +108,4 @@ def _member(module: Any, name: str) -> Any:
 def allocate_mbarrier(batch: Any = None, two_ctas: Any = False) -> Any:
     """Allocate a barrier, or several in a row."""
     shape = [1] if batch is None else [batch, 1]
-    return gl.allocate_shared_memory(tl.int64, shape, ampere.mbarrier.MBarrierLayout())
+    return gl.allocate_shared_memory(tl.int64, shape, MBarrierLayout())

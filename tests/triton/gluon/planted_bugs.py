@@ -163,6 +163,7 @@ def product_used_too_early(x, out, BUG: gl.constexpr):
     memory.store(gl.full([64, 64], 1, x.dtype, TILE))
     fence_async_shared()
     total = warpgroup_mma(memory, memory, gl.zeros([64, 64], gl.float32, MMA), is_async=True)
+    total = warpgroup_mma(memory, memory, total, is_async=True)  # products into one accumulator follow one another
     total = warpgroup_mma_wait(1 if BUG else 0, deps=[total])
     gl.store(out + gl.arange(0, 64, gl.SliceLayout(1, MMA)), gl.sum(total, 1))  # @
     warpgroup_mma_wait(0, deps=[total])
