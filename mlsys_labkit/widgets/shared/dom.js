@@ -70,16 +70,10 @@ export function frame(el, name, title, lead) {
     h("div", { class: "lk-folds" }, fold("More settings", parts.more), folded),
   );
   el.replaceChildren(root);
-  /** @type {(() => void) | null} */
-  let late = null,
-    drawn = false;
-  folded.addEventListener("toggle", () => {
-    late?.();
-    late = null;
-  });
+  let drawn = false;
   const numbers = (/** @type {() => void} */ draw) => {
-    late = drawn && !folded.open ? draw : null;
-    if (!late) draw();
+    folded.ontoggle = draw;
+    if (folded.open || !drawn) draw();
     drawn = true;
   };
   return { root, numbers, ...parts };
@@ -107,17 +101,8 @@ export function slider(label, { min, max, step = 1, value, show = String, input 
     input(Number(range.value));
   };
   const { later, flush } = perFrame(moved);
-  let held = false;
-  range.addEventListener("pointerdown", () => {
-    held = true;
-  });
-  range.addEventListener("input", () => (held ? later() : moved()));
-  ["change", "pointerup", "pointercancel"].forEach((end) =>
-    range.addEventListener(end, () => {
-      held = false;
-      flush();
-    }),
-  );
+  range.addEventListener("input", () => (range.matches(":active") ? later() : moved()));
+  range.addEventListener("change", flush);
   return { el: h("label", { class: "lk-field" }, h("span", {}, label), output, range), put, range, output };
 }
 

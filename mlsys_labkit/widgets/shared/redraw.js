@@ -22,16 +22,11 @@ export class Sketch {
 /** The sketch that an element was last drawn from. @type {WeakMap<Node, Sketch>} */
 const drawn = new WeakMap();
 
-const none = (/** @type {unknown} */ value) => value === null || value === undefined || value === false;
+const none = (/** @type {unknown} */ value) => (value ?? false) === false;
 
 /** Leave out empty children, and open lists of them. @param {Child[]} children */
 export const flat = (children) =>
-  /** @type {(string | Node | Sketch)[]} */ (
-    children
-      .flat(3)
-      .filter((child) => !none(child))
-      .map((child) => (typeof child === "number" ? String(child) : child))
-  );
+  /** @type {(string | Node | Sketch)[]} */ (children.flat(3).filter((child) => !none(child)));
 
 /**
  * Sketch an HTML element.
@@ -67,11 +62,11 @@ export function set(node, name, value, was) {
 
 /** Make what a sketch describes. @param {string | Node | Sketch} child */
 export function make(child) {
-  if (!(child instanceof Sketch)) return typeof child === "string" ? document.createTextNode(child) : child;
+  if (!(child instanceof Sketch)) return child;
   const { tag, svg, attributes, children } = child;
   const node = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const name in attributes) set(node, name, attributes[name]);
-  for (const inner of children) node.append(make(inner));
+  node.append(...children.map(make));
   drawn.set(node, child);
   return node;
 }
@@ -83,15 +78,16 @@ export function make(child) {
  * @param {Child[]} children
  */
 export function fill(box, ...children) {
-  let old = box.firstChild;
+  let old = box.firstChild,
+    next;
   for (const child of flat(children)) {
-    const next = old && old.nextSibling;
+    next = old && old.nextSibling;
     if (!old) box.append(make(child));
     else if (!become(old, child)) old.replaceWith(make(child));
     old = next;
   }
   while (old) {
-    const next = old.nextSibling;
+    next = old.nextSibling;
     old.remove();
     old = next;
   }
@@ -103,17 +99,16 @@ export function fill(box, ...children) {
  * @param {string | Node | Sketch} child
  */
 function become(old, child) {
-  if (typeof child === "string") {
-    if (!(old instanceof Text)) return false;
-    if (old.data !== child) old.data = child;
+  const was = drawn.get(old);
+  if (old instanceof Text && typeof child !== "object") {
+    if (old.data !== `${child}`) old.data = child;
     return true;
   }
-  const was = drawn.get(old);
-  if (!was || !(child instanceof Sketch) || !(old instanceof Element)) return old === child;
-  if (was.tag !== child.tag || was.svg !== child.svg) return false;
-  for (const name in child.attributes) set(old, name, child.attributes[name], was.attributes[name]);
-  for (const name in was.attributes) if (!(name in child.attributes)) set(old, name, null, was.attributes[name]);
-  if (child.children.length || was.children.length) fill(old, ...child.children);
+  if (!was || !(child instanceof Sketch) || was.tag !== child.tag) return old === child;
+  const element = /** @type {Element} */ (old);
+  for (const name in { ...was.attributes, ...child.attributes })
+    set(element, name, child.attributes[name], was.attributes[name]);
+  fill(element, ...child.children);
   drawn.set(old, child);
   return true;
 }
@@ -130,7 +125,6 @@ export function perFrame(act) {
   let last;
   const flush = () => {
     if (!waiting) return;
-    cancelAnimationFrame(waiting);
     waiting = 0;
     act(...last);
   };
