@@ -70,11 +70,9 @@ export function frame(el, name, title, lead) {
     h("div", { class: "lk-folds" }, fold("More settings", parts.more), folded),
   );
   el.replaceChildren(root);
-  let drawn = false;
   const numbers = (/** @type {() => void} */ draw) => {
+    if (folded.open || !folded.ontoggle) draw();
     folded.ontoggle = draw;
-    if (folded.open || !drawn) draw();
-    drawn = true;
   };
   return { root, numbers, ...parts };
 }

@@ -54,8 +54,8 @@ export const s = (tag, attributes, ...children) => new Sketch(tag, true, attribu
 export function set(node, name, value, was) {
   if (value === was) return;
   if (name.startsWith("on")) {
-    if (!none(was)) node.removeEventListener(name.slice(2), was);
-    if (!none(value)) node.addEventListener(name.slice(2), value);
+    node.removeEventListener(name.slice(2), was);
+    node.addEventListener(name.slice(2), value || null);
   } else if (!none(value)) node.setAttribute(name, value === true ? "" : value);
   else if (!none(was)) node.removeAttribute(name);
 }
