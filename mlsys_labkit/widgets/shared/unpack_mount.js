@@ -8,8 +8,8 @@ widget = {
     const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
     const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     const text = await new Response(unpacked).text();
-    const script = Object.assign(document.createElement("script"), { type: "module" });
-    script.textContent = `${text}widget.mount(...${JSON.stringify(what)});`;
+    const textContent = `${text}widget.mount(...${JSON.stringify(what)});`;
+    const script = Object.assign(document.createElement("script"), { type: "module", textContent });
     document.getElementById(what[0])?.append(script);
   },
 };
