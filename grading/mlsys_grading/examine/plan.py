@@ -17,6 +17,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 NotebookCell = Mapping[str, Any]
 Kind = Literal["locked", "solution", "test"]
+HUNG_TWICE = 2  # once as a whole, and once reduced to what it defines: then a cell is left out of every replay
 _WRAPPER = re.compile(r"\s*%%(?:capture|time)\b.*(?:\n|\Z)")
 
 

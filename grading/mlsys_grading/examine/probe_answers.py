@@ -14,11 +14,11 @@ from mlsys_grading.boundary.session import Session
 from mlsys_grading.boundary.wire import Wire
 from mlsys_grading.counters.peak import Readings, new_resident_bytes
 from mlsys_grading.examine.grader_link import GraderLink, time_standing_still
+from mlsys_grading.examine.plan import HUNG_TWICE
 
 if TYPE_CHECKING:
     from mlsys_grading.counters.relay import RankRelay
 
-_HUNG_TWICE = 2  # once as a whole, and once reduced to what it defines
 _CALL_TRACED = "mlsys_labkit.memory.call_traced"
 _RUN_RANKS = "mlsys_labkit.checks.ranks.run_ranks"
 
@@ -129,7 +129,7 @@ class ProbeAnswers:
                     return session, forked
                 name = self._blamed_for(session.ran)
                 self._hung[name] = self._hung.get(name, 0) + 1
-                if not name or self._hung[name] > _HUNG_TWICE:
+                if not name or self._hung[name] > HUNG_TWICE:
                     raise session.dead or BoundaryError("a cell could not be run again")
                 self._link.report_hung(name)
                 session, forked = self._start(whole, contract, alone=bool(forked))

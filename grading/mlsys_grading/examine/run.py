@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from mlsys_grading.examine.crowding import Crowding
-from mlsys_grading.examine.plan import ExaminerCell, SubmissionPlan, bound_names
+from mlsys_grading.examine.plan import HUNG_TWICE, ExaminerCell, SubmissionPlan, bound_names
 from mlsys_grading.fork_server.client import Ended, Forked, ForkServer
 from mlsys_grading.fork_server.request import ForkRequest
 from mlsys_grading.lab.inputs import input_at
@@ -27,7 +27,6 @@ from mlsys_grading.sandbox.watch import tree
 from mlsys_grading.time_limits import TimeLimits
 
 _GRACE_SECONDS = 10.0
-_HUNG_TWICE = 2  # once as a whole, and once reduced to what it defines
 _USERS = 200_000  # more than all first processes of submissions have, see ``Sandbox.user``
 _BY_A_CELL = ("memory", "processes", "busy")
 
@@ -191,9 +190,7 @@ class _Examination:
             sandbox = replace(sandbox, limits=replace(sandbox.limits, children=1, scratch_bytes=1 << 20))
         answers = None if whole else [cell.name for cell in self._plan.examiner]
         job = {
-            "cells": [
-                (at, name, source if self._hung.get(name, 0) < _HUNG_TWICE else "") for at, name, source in cells
-            ],
+            "cells": [(at, name, source if self._hung.get(name, 0) < HUNG_TWICE else "") for at, name, source in cells],
             "defined": [*self._hung, *(() if whole else self._slow)],
             "records": _class_names(locked, ast.ClassDef | ast.Assign),
             "live": _class_names(solutions, ast.ClassDef),
@@ -244,7 +241,7 @@ class _Examination:
         if told["left_out"] is not None:
             _, name, _ = self._cells.pop(told["left_out"])
             self._failed[name] = "ended the process, or did not end itself"
-            self._hung[name] = _HUNG_TWICE
+            self._hung[name] = HUNG_TWICE
         student, link = self._start_student()
         student.wait_until_there()
         socket.send_fds(control, [b"."], [link.fileno()])
