@@ -95,7 +95,7 @@ def test_a_full_disk_while_the_report_is_written_leaves_the_old_one(labs, tmp_pa
 
     monkeypatch.setattr(write, "fill", full)
     assert main(["run", "--notebooks", str(labs), "--out", str(out), "--no-roofline"]) == 2
-    assert f"No space left on device: {out}; nothing" in capsys.readouterr().err
+    assert f"No space left on device: {out}\n" in capsys.readouterr().err
     assert (out / write.DATA).read_text() == "{}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["labs", "out"]
 
