@@ -234,7 +234,7 @@ def follow(steps: list[Step], left_out: int) -> list[float]:
 
 
 @given(programs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_programs_with_matching_calls_finish(program: tuple[int, list[Step]]) -> None:
     p, steps = program
     run = local(follow, p, steps, -1)
@@ -253,7 +253,7 @@ def test_programs_with_matching_calls_finish(program: tuple[int, list[Step]]) ->
 
 
 @given(programs(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_send_without_its_receive_is_a_deadlock_that_names_both_ranks(
     program: tuple[int, list[Step]], data: st.DataObject
 ) -> None:

@@ -109,7 +109,7 @@ def test_the_notebooks_own_group_is_untouched(tmp_path: Path) -> None:
         dist.destroy_process_group()
 
 
-def test_two_hundred_runs_leave_nothing() -> None:
+def test_many_runs_leave_nothing() -> None:
     def work(fails: bool) -> float:
         x = torch.ones(100_000)
         dist.all_reduce(x)
@@ -124,7 +124,7 @@ def test_two_hundred_runs_leave_nothing() -> None:
 
     local(work, 3, False)
     threads, tensors = threading.active_count(), living()
-    for number in range(200):
+    for number in range(20):  # one thread or tensor of one run would show
         if number % 2:
             with pytest.raises(ranks.RankError):
                 local(work, 3, True)
