@@ -176,34 +176,6 @@ def test_a_program_prints_what_it_prints_under_torchrun(
     assert run.trace.collectives(0)["all_reduce"] + run.trace.collectives(0)["reduce_scatter"] > 0
 
 
-PATCHES = """
-import rlcompleter  # which nothing else imports
-import torch, torch.distributed as dist
-from torch import nn
-import beside
-
-dist.init_process_group("gloo")
-rank = dist.get_rank()
-nn.Linear.forward = lambda self, x: x + rank
-rlcompleter.Completer.own_rank = rank
-beside.patch(nn.Bilinear)
-dist.barrier()
-values = [int(nn.Linear(1, 1)(torch.zeros(1))), rlcompleter.Completer.own_rank, nn.Bilinear.own_rank]
-assert values == [rank] * 3, values
-"""
-
-
-def test_what_a_program_sets_on_libraries_is_each_ranks_own(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PATCHES)
-    beside = "import torch.distributed as dist\ndef patch(kind):\n    kind.own_rank = dist.get_rank()\n"
-    (tmp_path / "beside.py").write_text(beside)
-    sys.modules.pop("rlcompleter", None)
-    before = torch.nn.Linear.forward
-    ranks.run_program(tmp_path / "program.py", 3, "local", quiet=True)
-    assert torch.nn.Linear.forward is before
-    assert not hasattr(torch.nn.Bilinear, "own_rank")
-
-
 def test_what_a_rank_left_to_its_end_runs_once_and_raises_to_nobody(tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text("import atexit\natexit.register(print, 'last')\natexit.register(lambda: 1 / 0)\n")

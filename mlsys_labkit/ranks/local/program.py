@@ -32,17 +32,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from mlsys_labkit.ranks.local.patches import (
-    INSTALLED,
-    STANDARD,
-    Patches,
-    classes_below,
-    files_of,
-    import_patched_libraries,
-    named_owners,
-    names_set,
-    sets_on_types,
-)
+from mlsys_labkit.ranks.local import patches
 from mlsys_labkit.ranks.local.places import (
     Attributes,
     Closure,
@@ -55,7 +45,6 @@ from mlsys_labkit.ranks.local.places import (
     Variables,
 )
 
-_KIT = ("mlsys_labkit", "mlsys_grading")
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _LIBRARIES = ("torch", "numpy", "IPython", "ipykernel", "pytest", "_pytest")
 _EXCHANGED = (builtins, dist, torch.nn.functional)  # exchanging their functions is common
@@ -102,8 +91,9 @@ def find_program(fn: Any, arguments: Any) -> Program:
     search.executed = False  # code that a rank has executed in variables of its own comes to it as an argument
     search.visit([arguments])
     files = {one for own in arguments for one in own if isinstance(one, Path) and one.suffix == ".py"}
-    for tree, code in (parts for file in files for parts in files_of(file)):
-        import_patched_libraries(tree)
+    search.runs_a_file = bool(files)
+    for tree, code in (parts for file in files for parts in patches.files_of(file)):
+        patches.import_patched_libraries(tree)
         search.visit([code])
     search.follow_names()
     return search.program()
@@ -138,14 +128,17 @@ def _kind(module: ModuleType) -> Literal["program", "installed", "library"]:
     top = str(about.get("__name__", "")).partition(".")[0]
     if top == "__main__":
         return "program"
-    if top in _KIT or top in _LIBRARIES or top in sys.stdlib_module_names:
+    if top in patches.KIT or top in _LIBRARIES or top in sys.stdlib_module_names:
         return "library"
-    file = about.get("__file__")
+    spec, file = about.get("__spec__"), about.get("__file__")
     if not isinstance(file, str):
-        return "program" if about.get("__spec__") is None else "library"
-    if any(folder in file for folder in INSTALLED):
+        folders = [*(getattr(spec, "submodule_search_locations", None) or ())]  # of a package without __init__.py
+        if not folders:
+            return "program" if spec is None else "library"
+        file = f"{folders[0]}/"
+    if any(folder in file for folder in patches.INSTALLED):
         return "installed"
-    return "library" if file.startswith(STANDARD) else "program"
+    return "library" if file.startswith(patches.STANDARD) else "program"
 
 
 @dataclass
@@ -160,6 +153,7 @@ class _Search:
     attributes: set[str] = field(default_factory=set)
     patched: set[str] = field(default_factory=set)  # attributes that are set, but on self
     imports: set[str] = field(default_factory=set)
+    runs_a_file: bool = False  # whose code, as a whole, is not known
     of_thread: dict[int, tuple[type, dict[str, Any]]] = field(default_factory=dict)
     whole: set[int] = field(default_factory=set)  # ids of globals of which any may be meant
     any_attribute: bool = False  # whether any attribute of a class may be meant
@@ -244,8 +238,8 @@ class _Search:
         read = names_in(code)
         self.attributes |= read.attributes | read.texts
         self.imports |= read.imports
-        self.patched |= names_set(code)
-        self.any_class |= sets_on_types(code)
+        self.patched |= patches.names_set(code)
+        self.any_class |= patches.sets_on_types(code)
 
     def _class(self, one: type) -> Iterator[Any]:
         module = sys.modules.get(one.__module__)
@@ -285,14 +279,14 @@ class _Search:
 
     def _of_libraries(self) -> list[Place]:
         """Return the places that cost as much at each switch as all others, where the code can reach them."""
-        unknown = not (self.functions or self.attributes)  # a file that the ranks will run
+        unknown = self.runs_a_file or not (self.functions or self.attributes)
         places: list[Place] = []
         for one in _EXCHANGED:
             reached = [name for name in vars(one) if unknown or self.any_attribute or name in self.attributes]
             places.append(Exchanged(vars(one), tuple(reached)))
         if unknown or "logging" in self.imports or any("logging" in names for names in self.names.values()):
             places.append(Loggers())
-        places.append(Patches(self._owners(), self.patched))
+        places.append(patches.Patches(self._owners(), self.patched))
         return places
 
     def _owners(self) -> list[Any]:
@@ -301,8 +295,10 @@ class _Search:
         named = [part for name in self.imports for part in _with_parents(name)]
         roots = [*self.seen.values(), *(sys.modules[name] for name in named if name in sys.modules)]
         if self.any_class:
-            roots += classes_below(torch.nn.Module, torch.optim.Optimizer)
-        return named_owners(roots, self.attributes | {part for name in named for part in name.split(".")}, _of_library)
+            roots += patches.classes_below(torch.nn.Module, torch.optim.Optimizer)
+        return patches.named_owners(
+            roots, self.attributes | {part for name in named for part in name.split(".")}, _of_library
+        )
 
     def program(self) -> Program:
         pairs: list[tuple[Place, set[str]]] = [
@@ -379,7 +375,7 @@ def names_in(code: CodeType) -> Names:
     """
     globals_, attributes, imports, texts = set(), set(), set(), set()
     for one in _all_code(code):
-        texts |= {const for const in one.co_consts if isinstance(const, str) and const.isidentifier()}
+        texts |= {text for text in patches.texts_in(one) if text.isidentifier()}
         for instruction in dis.get_instructions(one):
             if instruction.opname in _READS_GLOBAL:
                 globals_.add(instruction.argval)

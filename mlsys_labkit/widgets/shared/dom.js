@@ -94,12 +94,12 @@ export function slider(label, { min, max, step = 1, value, show = String, input 
     output.textContent = show(next);
     range.setAttribute("aria-valuetext", show(next));
   };
-  const moved = () => {
-    put(Number(range.value));
-    input(Number(range.value));
+  const moved = (/** @type {number} */ next) => {
+    put(next);
+    input(next);
   };
   const { later, flush } = perFrame(moved);
-  range.addEventListener("input", () => (range.matches(":active") ? later() : moved()));
+  range.addEventListener("input", () => (range.matches(":active") ? later : moved)(Number(range.value)));
   range.addEventListener("change", flush);
   return { el: h("label", { class: "lk-field" }, h("span", {}, label), output, range), put, range, output };
 }

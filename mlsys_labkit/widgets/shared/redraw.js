@@ -73,7 +73,7 @@ export function make(child) {
 
 /**
  * Show these children in `box`. An element that was drawn from a sketch of the same kind stays, and only what differs
- * in it is set, so that the browser lays out and paints nothing else.
+ * in it is set, so that the browser lays out and paints nothing else. A node among them may not change its place.
  * @param {Element} box
  * @param {Child[]} children
  */
