@@ -64,6 +64,13 @@ class BarrierOperations:
             operation = barrier.copies.popleft()
             operation.land()
             barrier.land(operation.seen, operation.number, operation.size, operation.arrivals)
+            if operation.arrivals and barrier.pending < 0:
+                self._run.misuse(
+                    "too_many_arrivals",
+                    f"arrives at the mbarrier of {barrier.line} too often: each of {operation.arrivals} threads does, "
+                    f"and a phase waits for {barrier.count}",
+                    operation.line,
+                )
             if barrier.too_many_bytes:
                 self._run.misuse(
                     "wrong_byte_count",

@@ -176,10 +176,12 @@ class GluonBuilder(Builder):
         if self.running.dry:
             return
         copies = self.shared.take_copies(_ARRIVAL)
-        arrival = Operation(self.running.line(), _ARRIVAL, lambda: self.shared.finish(copies), arrivals=1)
+        threads = 32 * self.partitions.warps  # each executes cp.async.mbarrier.arrive, which Triton does not predicate
+        arrival = Operation(self.running.line(), _ARRIVAL, lambda: self.shared.finish(copies), arrivals=threads)
         self.barriers.signal(view, arrival)
         arrival.seen |= {one.number: 1 for one in copies}
-        self.barriers.of(view).pending += increment
+        if increment:
+            self.barriers.of(view).pending += threads
 
     # Barriers and fences
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 from triton.language.core import _aggregate as aggregate
 
@@ -124,3 +125,30 @@ def waits_for_nothing():
 @gluon.jit
 def not_initialised():
     mbarrier.wait(mbarrier.allocate_mbarrier(), 0)
+
+
+@gluon.jit
+def copies_arrive(x, out, memory, bar, warps: gl.constexpr, count: gl.constexpr, INCREMENTS: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [warps], [0])
+    i = gl.arange(0, 128, layout)
+    mbarrier.init(bar, count=count)
+    async_copy.async_copy_global_to_shared(memory, x + i)
+    async_copy.mbarrier_arrive(bar, increment_count=INCREMENTS)
+    if INCREMENTS:
+        mbarrier.arrive(bar, count=count)
+    mbarrier.wait(bar, 0)
+    gl.store(out + i, memory.load(layout))
+
+
+@gluon.jit
+def _nothing():
+    pass
+
+
+@gluon.jit
+def copies_arrive_in_a_partition(x, out, warps: gl.constexpr, count: gl.constexpr, INCREMENTS: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.float32, [128], FLAT)
+    bar = mbarrier.allocate_mbarrier()
+    gl.warp_specialize(
+        [(_nothing, ()), (copies_arrive, (x, out, memory, bar, warps, count, INCREMENTS))], [warps], [24]
+    )

@@ -191,6 +191,18 @@ def barrier_twice_initialised(x, out, BUG: gl.constexpr):
 
 
 @gluon.jit
+def copies_arrive_once_for_each_thread(x, out, BUG: gl.constexpr):
+    i = gl.arange(0, 128, ROW)
+    memory = gl.allocate_shared_memory(gl.float32, [128], FLAT)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1 if BUG else 128)
+    async_copy.async_copy_global_to_shared(memory, x + i)
+    async_copy.mbarrier_arrive(bar, increment_count=False)  # @
+    mbarrier.wait(bar, 0)
+    gl.store(out + i, memory.load(ROW))
+
+
+@gluon.jit
 def _producer(memory, full, BUG: gl.constexpr):
     memory.store(gl.full([32], 7, gl.float32, gl.BlockedLayout([1], [32], [1], [0])))
     mbarrier.arrive(full, count=1)
@@ -232,4 +244,5 @@ PLANTED = {
     product_used_too_early: ("missing_wait", True),
     operand_overwritten_during_a_product: ("buffer_reuse", True),
     barrier_twice_initialised: ("barrier_reuse", False),
+    copies_arrive_once_for_each_thread: ("too_many_arrivals", False),
 }

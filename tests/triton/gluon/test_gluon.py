@@ -81,6 +81,17 @@ def test_a_deadlock_of_partitions_names_every_wait() -> None:
     assert set(out) == {1}
 
 
+def test_each_thread_of_a_partition_arrives_for_its_copies() -> None:
+    x = np.arange(128, dtype=np.float32)
+    for warps, count, increments in ((4, 128, False), (2, 64, False), (4, 1, True), (2, 3, True)):
+        out = np.zeros(128, np.float32)
+        found = trace(kernels.copies_arrive_in_a_partition)[1,](x, out, warps, count, increments).findings
+        assert [str(one) for one in found if one.severity == "error"] == []
+        assert np.array_equal(out, x), (warps, count, increments)
+    with pytest.raises(TritonKernelError, match="waits for 64 of 128 arrivals"):
+        kernels.copies_arrive_in_a_partition[1,](x, x, 2, 128, False)
+
+
 def test_blackwell_is_refused_by_name() -> None:
     from tests.triton.gluon.blackwell_kernel import tensor_memory
 
