@@ -177,7 +177,12 @@ class GluonBuilder(Builder):
             return
         copies = self.shared.take_copies(_ARRIVAL)
         threads = 32 * self.partitions.warps  # each executes cp.async.mbarrier.arrive, which Triton does not predicate
-        arrival = Operation(self.running.line(), _ARRIVAL, lambda: self.shared.finish(copies), arrivals=threads)
+
+        def land() -> None:
+            for one in copies:  # the partition that runs may be another: only who waits learns of them, from ``seen``
+                one.land()
+
+        arrival = Operation(self.running.line(), _ARRIVAL, land, arrivals=threads)
         self.barriers.signal(view, arrival)
         arrival.seen |= {one.number: 1 for one in copies}
         if increment:

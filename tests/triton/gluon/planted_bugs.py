@@ -227,6 +227,49 @@ def partitions_without_barrier(x, out, BUG: gl.constexpr):
     gl.warp_specialize([(_consumer, (memory, full, out, BUG)), (_producer, (memory, full, BUG))], [1], [24])
 
 
+@gluon.jit
+def _waits_for_a_copy(full):
+    mbarrier.wait(full, 0)
+
+
+@gluon.jit
+def _answers(asked, answered):
+    mbarrier.wait(asked, 0)
+    mbarrier.arrive(answered, count=1)
+
+
+@gluon.jit
+def _reads_its_copy(x, out, memory, full, asked, answered, BUG: gl.constexpr):
+    i = gl.arange(0, 128, ROW)
+    async_copy.async_copy_global_to_shared(memory, x + i)
+    async_copy.mbarrier_arrive(full, increment_count=False)
+    mbarrier.arrive(asked, count=1)
+    mbarrier.wait(answered, 0)
+    if not BUG:
+        mbarrier.wait(full, 0)
+    gl.store(out + i, memory.load(ROW))
+
+
+@gluon.jit
+def copy_that_another_partition_waits_for(x, out, BUG: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.float32, [128], FLAT)
+    full = mbarrier.allocate_mbarrier()
+    asked = mbarrier.allocate_mbarrier()
+    answered = mbarrier.allocate_mbarrier()
+    mbarrier.init(full, count=128)
+    mbarrier.init(asked, count=1)
+    mbarrier.init(answered, count=1)
+    gl.warp_specialize(
+        [
+            (_waits_for_a_copy, (full,)),
+            (_answers, (asked, answered)),
+            (_reads_its_copy, (x, out, memory, full, asked, answered, BUG)),
+        ],
+        [1, 4],
+        [24, 24],
+    )
+
+
 # kernel -> (kind of its finding, whether x is a descriptor)
 PLANTED = {
     copy_without_wait: ("missing_wait", False),

@@ -11,7 +11,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from mlsys_labkit.triton_trace import trace
 from mlsys_labkit.triton_trace.source import KernelSource
-from tests.triton.gluon.planted_bugs import PLANTED
+from tests.triton.gluon.planted_bugs import PLANTED, copy_that_another_partition_waits_for
 
 
 def found_in(kernel: Any, bug: bool) -> Any:
@@ -37,3 +37,13 @@ def test_planted_bugs_give_their_finding_in_their_line() -> None:
 def test_mended_kernels_give_no_finding() -> None:
     found = {kernel.fn.__name__: [str(one) for one in found_in(kernel, False)] for kernel in PLANTED}
     assert {name: one for name, one in found.items() if one} == {}
+
+
+def test_a_wait_of_another_partition_is_no_wait_of_the_reader() -> None:
+    found = {}
+    for bug in (True, False):
+        findings = trace(copy_that_another_partition_waits_for)[1,](
+            np.ones(128, np.float32), np.zeros(128, np.float32), BUG=bug
+        ).findings
+        found[bug] = [(one.kind, one.source_line) for one in findings if one.severity == "error"]
+    assert found == {True: [("missing_wait", "gl.store(out + i, memory.load(ROW))")], False: []}
