@@ -14,7 +14,7 @@ from mlsys_labkit.triton_trace.gluon.encoding import SharedEncoding
 from mlsys_labkit.triton_trace.gluon.inference import inference
 from mlsys_labkit.triton_trace.gluon.operations import Operation, SharedOperations
 from mlsys_labkit.triton_trace.gluon.partitions import Partitions
-from mlsys_labkit.triton_trace.gluon.shared import CAPACITY, SharedView, allocated
+from mlsys_labkit.triton_trace.gluon.shared import SharedView, allocated
 from mlsys_labkit.triton_trace.gluon.unfinished import finished, require_finished, unfinished
 from mlsys_labkit.triton_trace.interpret.builder import Builder
 from mlsys_labkit.triton_trace.interpret.descriptor import Descriptor
@@ -97,10 +97,7 @@ class GluonBuilder(Builder):
     def create_local_alloc(self, kind: Any, value: Any = None) -> SharedView:
         element, shape, encoding = kind
         made = allocated(shape, element, encoding, self.running.line())
-        self.shared.allocations.append(made.allocation)
-        size = sum(one.bytes.size for one in self.shared.allocations)
-        if made.allocation.bytes.size > CAPACITY:
-            raise Refused(f"{size:,} bytes of shared memory are more than the {CAPACITY:,} of an H100")
+        self.shared.capacity.add(made.allocation)
         if value is not None:
             self.create_local_store(made, value)
         return made

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlsys_labkit.triton_trace.gluon.capacity import Capacity
 from mlsys_labkit.triton_trace.gluon.hazards import check, check_fenced
 from mlsys_labkit.triton_trace.gluon.history import Touch
 from mlsys_labkit.triton_trace.gluon.mbarrier import Barrier
 from mlsys_labkit.triton_trace.gluon.order import new_operation
 from mlsys_labkit.triton_trace.gluon.partitions import Partition, Partitions
-from mlsys_labkit.triton_trace.gluon.shared import Allocation, SharedView
+from mlsys_labkit.triton_trace.gluon.shared import SharedView
 from mlsys_labkit.triton_trace.interpret.run import InterpreterRun
 from mlsys_labkit.triton_trace.recorder import Line
 
@@ -58,7 +59,7 @@ class SharedOperations:
         self._run = run
         self.partitions = partitions
         self.queues: defaultdict[int, Queues] = defaultdict(Queues)
-        self.allocations: list[Allocation] = []
+        self.capacity = Capacity()
 
     @property
     def me(self) -> Partition:
@@ -93,7 +94,7 @@ class SharedOperations:
         self._touch(view, what, writes=True, operation=operation, generic=generic)
 
     def fence(self) -> None:
-        for one in self.allocations:
+        for one in self.capacity.allocations:
             one.history.fence(self.me.clock)
 
     def finish(self, operations: list[Operation]) -> None:
@@ -139,6 +140,7 @@ class SharedOperations:
     def _touch(
         self, view: SharedView, what: str, writes: bool, operation: Operation | None = None, generic: bool = True
     ) -> None:
+        self.capacity.use(view.allocation)
         clock = self.me.clock
         actor, time = (operation.number, 1) if operation else (clock.owner, clock.time)
         line = operation.line if operation else self._run.line()

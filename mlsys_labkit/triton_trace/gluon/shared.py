@@ -15,8 +15,6 @@ from mlsys_labkit.triton_trace.interpret.private import Handle, storage_dtype
 from mlsys_labkit.triton_trace.interpret.run import Refused
 from mlsys_labkit.triton_trace.recorder import Line
 
-CAPACITY = 232448  # bytes that a program may have on an H100. Reference: CUDA C++ Programming Guide, compute 9.0
-
 
 @dataclass(eq=False)
 class Allocation:

@@ -152,3 +152,39 @@ def copies_arrive_in_a_partition(x, out, warps: gl.constexpr, count: gl.constexp
     gl.warp_specialize(
         [(_nothing, ()), (copies_arrive, (x, out, memory, bar, warps, count, INCREMENTS))], [warps], [24]
     )
+
+
+@gluon.jit
+def allocates_too_much(x, out):
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    value = gl.load(x + gl.arange(0, 128, layout))
+    first = gl.allocate_shared_memory(gl.float32, [128], FLAT)
+    first.store(value)
+    memory = gl.allocate_shared_memory(gl.float32, [512, 128], FLAT)
+    memory.index(0).store(value)
+    gl.store(out + gl.arange(0, 128, layout), memory.index(0).load(layout) + first.load(layout))
+
+
+@gluon.jit
+def needs_too_much_at_once(x, out):
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    i = gl.arange(0, 128, layout)
+    first = gl.allocate_shared_memory(gl.float32, [256, 128], FLAT)
+    second = gl.allocate_shared_memory(gl.float32, [256, 128], FLAT)
+    second.index(0).store(gl.load(x + i))
+    gl.store(out + i, second.index(0).load(layout))
+    first.index(0).store(gl.load(x + i))
+    gl.store(out + i, first.index(0).load(layout))
+
+
+@gluon.jit
+def allocates_in_each_turn(x, out, turns):
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    i = gl.arange(0, 128, layout)
+    gl.allocate_shared_memory(gl.float32, [256, 128], FLAT)
+    whole = gl.allocate_shared_memory(gl.float32, [128, 128], FLAT)
+    for _ in range(turns):
+        memory = gl.allocate_shared_memory(gl.float32, [256, 128], FLAT)
+        memory.index(0).store(gl.load(x + i))
+        whole.index(0).store(memory.index(0).load(layout))
+        gl.store(out + i, whole.index(0).load(layout))

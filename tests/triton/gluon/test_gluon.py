@@ -64,12 +64,21 @@ def test_partitions_without_a_barrier_race() -> None:
         (kernels.eight_warps, 2, "for 8 warps, and 4 run here"),
         (kernels.waits_for_nothing, 0, r"deadlock: it waits forever, for phase 0 .* waits for 1 of 2 arrivals"),
         (kernels.not_initialised, 0, "is not initialised: mbarrier.init comes first"),
+        (kernels.allocates_too_much, 2, r"\D262,144 bytes of shared memory are more than the 232,448"),
+        (kernels.needs_too_much_at_once, 2, "131,072 bytes .* line \\d+ make 262,144 that are needed at once"),
     ],
 )
 def test_what_cannot_run_is_refused_in_its_line(kernel: Any, arguments: int, told: str) -> None:
     with pytest.raises(TritonKernelError, match=told) as refused:
         kernel[1,](*(np.zeros(512, np.float32) for _ in range(arguments)))
     assert refused.value.line > 0
+
+
+def test_bytes_of_shared_memory_are_free_after_their_last_use() -> None:
+    x = np.arange(1, 257, dtype=np.float32)
+    out = np.zeros(256, np.float32)
+    kernels.allocates_in_each_turn[1,](x, out, 3)
+    assert np.array_equal(out[:128], x[:128])
 
 
 def test_a_deadlock_of_partitions_names_every_wait() -> None:
