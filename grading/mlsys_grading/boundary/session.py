@@ -23,7 +23,7 @@ from mlsys_grading.boundary.names import call_name, library_path, student_name
 from mlsys_grading.boundary.seeds import noted_seeds
 from mlsys_grading.boundary.student_exceptions import BUILT_IN, make_exception
 from mlsys_grading.boundary.values import Decoder, Encoder, Node
-from mlsys_grading.boundary.wire import Wire
+from mlsys_grading.boundary.wire import FrameLimits, Wire
 from mlsys_grading.boundary.written_arguments import ArgumentCopies, replace_content
 from mlsys_labkit._base import probes
 
@@ -267,20 +267,31 @@ class Session:
             answer = {"value": encoder.node(value)}
             lent = encoder.collected()
             copies = lent.copies()
-            self._add_changes(answer, copies)
-            self._lent.note(number, lent.spans, copies[: len(lent.spans)])
+            spans = () if getattr(type(target), "lends_nothing", False) else lent.spans
+            self._add_changes(answer, copies, number)
+            self._lent.note(number, spans, copies[: len(spans)])
         except Exception as error:
-            token = secrets.randbits(60)
-            self._raised[token] = error
-            name = next(each.__name__ for each in type(error).__mro__ if each.__name__ in BUILT_IN)
-            answer, copies = {"error": [name, str(error), token]}, []
-            self._add_changes(answer, copies)
+            answer, copies = self._failed(error), []
+            self._add_changes(answer, copies, number)
             self._lent.note(number, (), [])
-        self._wire.send(answer, copies, until)
+        try:
+            self._wire.send(answer, copies, until)
+        except NotPlainError as error:  # nothing was sent, and the student's code waits for an answer
+            self._lent.note(number, (), [])
+            self._wire.send(self._failed(error), [], until)
 
-    def _add_changes(self, answer: dict[str, Any], copies: list[bytes]) -> None:
-        """Add to a callback's answer what has become of the memory that earlier answers lent."""
-        changes = self._lent.changes()
+    def _failed(self, error: Exception) -> dict[str, Any]:
+        """Return the answer of a callback that raised ``error``, or whose value cannot be sent."""
+        token = secrets.randbits(60)
+        self._raised[token] = error
+        name = next(each.__name__ for each in type(error).__mro__ if each.__name__ in BUILT_IN)
+        return {"error": [name, str(error), token]}
+
+    def _add_changes(self, answer: dict[str, Any], copies: list[bytes], called: int) -> None:
+        """Add to a callback's answer what has become of the memory that earlier answers lent, as far as it fits."""
+        most = self._wire.bounds
+        room = FrameLimits(buffers=most.buffers - len(copies), buffer_bytes=most.buffer_bytes - sum(map(len, copies)))
+        changes = self._lent.changes(called, room)
         answer["changed"] = [[callback, at, len(copies) + place] for place, (callback, at, _) in enumerate(changes)]
         copies += [content for _, _, content in changes]
 

@@ -59,14 +59,14 @@ class Wire:
     """
 
     def __init__(self, end: socket.socket, bounds: FrameLimits | None = None) -> None:
-        self._socket, self._bounds = end, bounds or FrameLimits()
+        self._socket, self.bounds = end, bounds or FrameLimits()
 
     def send(self, header: dict[str, Any], buffers: Sequence[bytes | memoryview], until: float) -> None:
         """Send one frame."""
         packed = msgpack.packb(header, unicode_errors="surrogatepass")
         lengths = [len(buffer) for buffer in buffers]
         total = sum(lengths)
-        bounds = self._bounds
+        bounds = self.bounds
         if len(packed) > bounds.header_bytes or len(buffers) > bounds.buffers or total > bounds.buffer_bytes:
             raise NotPlainError(f"{len(packed) + total} bytes in {len(buffers)} arrays are too much for one call")
         descriptor = _share(buffers) if total >= _SHARED_FROM_BYTES else None
@@ -89,7 +89,7 @@ class Wire:
         head, descriptors = self._receive_head(until)
         try:
             length, count, shared = _HEAD.unpack(head)
-            bounds = self._bounds
+            bounds = self.bounds
             if length > bounds.header_bytes or count > bounds.buffers or shared > 1 or len(descriptors) != shared:
                 raise ProtocolError(f"a frame with {length} bytes of header, {count} buffers, {len(descriptors)} files")
             lengths = struct.unpack(f"<{count}Q", self._receive(8 * count, until))

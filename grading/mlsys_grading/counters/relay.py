@@ -122,7 +122,12 @@ class Port:
     """The requests that one rank's process may send to the network during one run; runs on that rank's thread.
 
     ``inputs`` are [number of an open call, what its inputs hold by now]: a send is read when it is waited for.
+
+    Attributes:
+        lends_nothing: for the session: the rank copies out of every answer, so no change to one need be told.
     """
+
+    lends_nothing = True
 
     def __init__(self) -> None:
         self._groups: dict[str, LocalGroup] = {}
