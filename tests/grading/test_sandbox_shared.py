@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from errno import EAGAIN, ETIMEDOUT
 from pathlib import Path
 from typing import Any
 
@@ -180,20 +181,32 @@ def test_a_rank_neither_waits_on_shared_memory_nor_wakes_others(confined: Callab
         pair = ctypes.addressof(word), ctypes.addressof(moment)
 
         def tell() -> list[int]:
-            waits = [call(futex, pair[0], way, word.value, pair[1], 0, -1) for way in (0, 9, 128)]
-            return [*waits, call(futex, pair[0], 1, 1), call(futex, pair[0], 129, 1), call(futex, pair[0], 8, 0)]
+            """Wait with a deadline, for the word's value and for another; then in private, and wake others."""
+            waits = [call(futex, pair[0], way, word.value + more, pair[1], 0, -1) for way in (0, 9) for more in (0, 1)]
+            private = call(futex, pair[0], 128, word.value, pair[1], 0, -1)
+            return [*waits, private, call(futex, pair[0], 1, 1), call(futex, pair[0], 129, 1)]
 
         before = tell()
         syscalls.install_apart()
+        after = tell()
+        for_ever = [call(futex, pair[0], way, word.value, 0, 0, -1) for way in (0, 9, 256)]
+        halves = [call(futex, pair[0], 0, word.value, deadline, 0, -1) for deadline in (1 << 12, 1 << 32)]
         own = multiprocessing.get_context("fork").Semaphore(0)
+        gave_up = after[0] == ETIMEDOUT and not own.acquire(timeout=60)  # it would try again for ever
         child = os.fork()
         if child == 0:
             own.release()
             os._exit(0)
-        return [before[:5], tell(), own.acquire(timeout=60), os.waitpid(child, 0)[1]]
+        woken = own.acquire()
+        other = call(futex, pair[0], 8, 0)
+        return [before, after, for_ever, halves, gave_up, woken, other, os.waitpid(child, 0)[1]]
 
-    again, late = 11, 110  # EAGAIN, ETIMEDOUT
-    assert confined(probe) == [[late, late, late, 0, 0], [again, again, late, 0, 0, ENOSYS], True, 0]
+    again, late = EAGAIN, ETIMEDOUT
+    before, after, for_ever, halves, *rest = confined(probe)
+    assert before == [late, again, late, again, late, 0, 0]
+    assert after == [late, late, late, late, late, 0, 0]  # whatever the word holds
+    assert [for_ever, halves] == [[again] * 3, [late] * 2]
+    assert rest == [True, True, ENOSYS, 0]
 
 
 OUTLIVING = """

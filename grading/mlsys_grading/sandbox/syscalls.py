@@ -234,16 +234,32 @@ def witness_program(machine: str) -> bytes:
 def apart_program(machine: str) -> bytes:
     """Build the second filter of a process that tells no other one anything: its waits and wakes are its own.
 
-    A wait on shared memory returns at once, as if the value had changed. The C library then looks again, and again:
-    joins of threads and locks of processes still work, but take processor time.
+    A wait on shared memory returns at once, whatever the memory holds and whatever other processes do: one without a
+    deadline as if the value had changed, one with a deadline as if that had passed. The C library then looks again, and
+    again, where there is no deadline: joins of threads and locks of processes still work, but take processor time.
+    With a deadline, a lock that is held is given up at once, however long the caller would have waited: a filter has no
+    clock. If such a wait returned as the other does, the C library would never look at the time, and try for ever.
     """
     column, _, code = _beginning(machine)
-    look_again, pretend_missing = ((_RETURN, 0, 0, _REFUSE | number) for number in (errno.EAGAIN, errno.ENOSYS))
+    again, late, missing = (
+        (_RETURN, 0, 0, _REFUSE | number) for number in (errno.EAGAIN, errno.ETIMEDOUT, errno.ENOSYS)
+    )
+    by_deadline = [
+        (_LOAD, 0, 0, _FOURTH_ARGUMENT),
+        (_EQUAL, 0, 2, 0),
+        (_LOAD, 0, 0, _FOURTH_ARGUMENT + 4),
+        (_EQUAL, 1, 0, 0),
+        late,
+        again,
+    ]
+    plain, masked = _WAITING
     shared = [
         (_MASK, 0, 0, _OPERATION),
-        *_one_of(_WAITING, look_again),
+        (_EQUAL, 1, 0, plain),
+        (_EQUAL, 0, len(by_deadline), masked),
+        *by_deadline,
         *_one_of(_WAKING, _DO_NOTHING),
-        pretend_missing,
+        missing,
     ]
     code += _check(_FUTEX[column], (_LOAD, 0, 0, _SECOND_ARGUMENT), (_ANY_BIT, len(shared), 0, _PRIVATE), *shared)
     code += [(_RETURN, 0, 0, _ALLOW)]
