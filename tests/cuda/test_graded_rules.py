@@ -187,6 +187,25 @@ def test_a_switch_and_functions_known_where_they_are_called_are_ordinary() -> No
     assert kernel.profile[1, 1](x, 5).global_store_requests == 2
 
 
+def test_parameters_and_arrays_may_be_aligned_to_more_than_16_bytes() -> None:
+    source = """struct alignas(32) Eight { float v[8]; };
+    struct alignas(64) Map { unsigned long v[16]; };
+    __device__ __noinline__ float picked(Eight from, int at) { return from.v[at]; }
+    __global__ void k(Eight all, const __grid_constant__ Map map, const float* x, float* y)
+    {
+        alignas(64) float own[8];
+        for (int j = 0; j < 8; ++j) own[j] = x[j] + map.v[j];
+        Eight copy = all;
+        y[threadIdx.x] = own[threadIdx.x] + picked(copy, threadIdx.x);
+    }"""
+    kernel = cuda.compile(source, "k", graded=True, backend="simulator")
+    x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    for launch in (kernel, kernel.profile):
+        launch[1, 8](np.full(8, 10, np.float32), np.arange(16, dtype=np.uint64), x, y)
+        assert y.tolist() == [10 + 2 * j for j in range(8)]
+        y[:] = 0
+
+
 def test_both_builds_are_looked_at() -> None:
     """The instrumented build is compiled at the first profile, under the same rules."""
     source = KERNEL.format("x[0] = sqrtf(x[1]); for (int j = 0; j < n; ++j) x[j] = 0;")

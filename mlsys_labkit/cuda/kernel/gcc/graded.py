@@ -36,7 +36,8 @@ nextafter pow remainder rint round scalbn scalbln sin sincos sinh sqrt tan tanh 
 _MATH = rf"(?:{'|'.join(_MATH_NAMES.split())})[fl]?"
 _HOOKS = r"lk_\w+|__tsan_\w+|__sanitizer_cov_trace_pc|__ubsan_handle_(?:divrem_overflow|out_of_bounds)"
 _WANTED = re.compile(rf"{_HOOKS}|{_LOADER}|{_COMPILER}|{_MATH}")
-# g++ keeps where the caller's stack ends among the variables, which a kernel may write.
+# g++ keeps where the caller's stack ends among the variables, which a kernel may write. Because of
+# -maccumulate-outgoing-args it does so only for a stack that grows while the function runs.
 _STACK_FROM_MEMORY = re.compile(r"^\s+leaq\s+-8\(%r10\), %rsp", re.MULTILINE)
 _INITIALISER = re.compile(
     r"^\s*\.section\s+\.(?:init_array|ctors|preinit_array)[^\n]*\n(?:\s*\.(?!quad|xword|dword)[^\n]*\n)*"
