@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -150,3 +152,82 @@ def test_plain_launches_have_another_process_than_counted_ones(kernels: cuda.Ker
     kernels.ordinary.profile[1, 32](*arrays())
     workers = Simulator.current()._workers
     assert workers["graded"].process.pid != workers["counted"].process.pid
+
+
+HEAP = """
+struct Node { int value; Node* next; };
+__global__ void build(Node** head)
+{
+    for (int j = 0; j < 4; ++j) {
+        Node* node = (Node*)malloc(sizeof(Node));
+        *node = {j, *head};
+        *head = node;
+    }
+}
+__global__ void walk(Node* const* head, float* y)
+{
+    float sum = 0;
+    for (const Node* node = *head; node; node = node->next) sum += node->value;
+    y[threadIdx.x] = sum;
+}
+__global__ void take_away(Node** head)
+{
+    for (Node* node = *head; node;) {
+        Node* next = node->next;
+        free(node);
+        node = next;
+    }
+}
+__global__ void spoil(long* at, long next, long used)
+{
+    if (at[0] == 0) at[0] = (long)malloc(16);
+    free((void*)at[0]);
+    *(long*)at[0] = next;
+    if (used) *(long*)(at[0] - 16 - (64 << 10)) = used;
+}
+__global__ void allocate(long* at, int n)
+{
+    for (int j = 0; j < n; ++j) at[j] = (long)malloc(16);
+}
+"""
+
+
+@pytest.fixture
+def heap() -> Iterator[cuda.Kernels]:
+    Simulator.current().close()
+    yield cuda.compile_all(HEAP, graded=True, backend="simulator")
+    Simulator.current().close()
+
+
+def test_what_a_kernel_allocates_is_there_in_plain_and_in_counted_launches(heap: cuda.Kernels) -> None:
+    for build, others in (
+        (heap.build, (heap.walk.profile, heap.walk.check)),
+        (heap.build.profile, (heap.walk, heap.walk.check)),
+    ):
+        head = np.zeros(1, np.int64)
+        build[1, 1](head)
+        for walk in others:
+            y = np.zeros(4, np.float32)
+            walk[1, 4](head, y)
+            assert y.tolist() == [6, 6, 6, 6]
+        heap.take_away.profile[1, 1](head)
+    again = np.zeros(4, np.int64)
+    heap.allocate[1, 1](again, 4)
+    assert head[0] in again
+
+
+@pytest.mark.parametrize("wild", [8, 4096, 1 << 40, -16, "arena"])
+def test_a_counted_launch_trusts_nothing_that_a_plain_one_left_in_the_heap(heap: cuda.Kernels, wild: int | str) -> None:
+    at, found = np.zeros(1, np.int64), np.zeros(3, np.int64)
+    heap.spoil[1, 1](at, Simulator.current().arena_address if wild == "arena" else wild, 0)
+    profile = heap.allocate.profile[1, 1](found, 3)
+    assert profile.global_store_requests == 3
+    assert ((found - at[0] >= 0) & (found - at[0] < 64 << 20)).all()
+    heap.spoil[1, 1](at, 0, -16 if wild == "arena" else 16 * int(wild) + (1 << 30))
+    heap.allocate.profile[1, 1](found, 3)
+    assert found[1:].tolist() == [0, 0]
+
+
+def test_a_kernel_cannot_touch_what_is_kept_about_the_heap(heap: cuda.Kernels) -> None:
+    with pytest.raises(cuda.CudaKernelError):
+        heap.spoil.profile[1, 1](np.zeros(1, np.int64), 0, 1)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from mlsys_labkit._base import limits
 from mlsys_labkit.cuda.errors import CudaError
+from mlsys_labkit.cuda.kernel.simulator import protocol
 
 _ALIGNMENT = 256  # cudaMalloc's
 _LARGEST_GUARD = 8 << 30  # the reach of a 32-bit index into 4-byte elements
@@ -128,7 +129,7 @@ class Arena:
 
     Attributes:
         file: descriptor of the file that the worker maps.
-        window_bytes: size of the file; sparse, so it costs nothing.
+        window_bytes: how much of the file is for buffers; sparse, so it costs nothing. The kernels' heap lies behind.
         changes: (offset, bytes) of buffers that came, (offset, 0) of those that went, since it was last emptied.
     """
 
@@ -192,6 +193,10 @@ class Arena:
         """Return (offset, bytes) of every buffer: the changes that a new worker has to catch up with."""
         return [(offset, nbytes) for offset, (_, nbytes) in self._buffers.items() if nbytes]
 
+    def clear_heap(self) -> None:
+        """Free what kernels allocated."""
+        _punch_hole(self.file, self.window_bytes, protocol.HEAP_BYTES)
+
     def _require(self, nbytes: int) -> None:
         if len(self._buffers) >= _MOST_BUFFERS:
             raise CudaError(
@@ -237,7 +242,7 @@ def _create() -> tuple[int, mmap.mmap]:
         size //= 2
     while size >= _SMALLEST_WINDOW:
         try:
-            os.ftruncate(file, size)
+            os.ftruncate(file, size + protocol.HEAP_BYTES)
             mapping = mmap.mmap(file, size)
         except OSError:  # 39-bit addresses, or a limit on the size of files
             size //= 2

@@ -224,11 +224,12 @@ class Simulator:
             return LaunchResult(findings, sites, steps, samples, totals, reply.seconds, printer.text)
 
     def close(self) -> None:
-        """End the workers. Device arrays stay readable, and the next launch starts another."""
+        """End the workers and their kernels' heap. Device arrays stay readable; the next launch starts another."""
         with self._lock:
             for worker in self._workers.values():
                 worker.process.close()
             self._workers.clear()
+            self._arena.clear_heap()
 
     def disown(self) -> None:
         """Leave workers and memory to the parent of a forked child: arrays stay readable, freeing them does nothing."""

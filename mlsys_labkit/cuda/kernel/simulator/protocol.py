@@ -16,6 +16,7 @@ PAYLOAD_BYTES = 64 << 10
 OUTPUT_BYTES = 1 << 20
 RESULT_BYTES = 256 << 20
 CHANGES = 4096
+HEAP_BYTES = (64 << 20) + (64 << 10)  # of malloc in kernels, behind the arena in its file
 REFUSED, OUT_OF_MAPPINGS = 1, 2  # Reply.failed
 SECTIONS = ("findings", "sites", "steps", "samples", "totals")
 MODES = {"run": 0, "check": 1, "profile": 2}
@@ -36,6 +37,8 @@ class Hello(ctypes.Structure):
         ("size_of_control", c_uint32),
         ("size_of_records", c_uint32 * len(SECTIONS)),
         ("arena_address", c_uint64),
+        ("heap_bytes", c_uint64),
+        ("reserved", c_uint64),
     )
 
 
@@ -104,6 +107,7 @@ def own_sizes() -> dict[str, int | tuple[int, ...]]:
         "size_of_reply": ctypes.sizeof(Reply),
         "size_of_control": ctypes.sizeof(Control),
         "size_of_records": tuple(RECORDS[section].itemsize for section in SECTIONS),
+        "heap_bytes": HEAP_BYTES,
     }
 
 

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "device_heap.h"
+
 namespace lk {
 
 namespace {
@@ -51,10 +53,13 @@ void* reserve(size_t bytes, uint64_t address, int file) {
 }  // namespace
 
 bool DeviceMemory::open_arena(int file, size_t bytes, uint64_t address) {
-    void* start = reserve(bytes, address, file);
+    void* start = reserve(bytes + kHeapRegionBytes, address, file);
     if (!start) return false;
     arena_address_ = reinterpret_cast<uint64_t>(start);
     arena_bytes_ = bytes;
+    const uint64_t heap = arena_address_ + bytes;
+    if (!protect(heap, heap + kHeapRegionBytes, PROT_READ | PROT_WRITE)) return false;
+    heap_open(pointer(heap));
     return true;
 }
 

@@ -22,7 +22,7 @@ using Buffer = AddressRange;  // of the bytes that were asked for
 class DeviceMemory {
 public:
     // Reserves bytes of addresses, at address if it is not 0 (so that pointers stored in buffers outlive the process).
-    // False when the addresses are taken.
+    // False when the addresses are taken. Behind them, in the same file, lies the kernels' own heap (device_heap.h).
     bool open_arena(int file, size_t bytes, uint64_t address);
     uint64_t arena_address() const { return arena_address_; }
     AddressRange arena() const { return {arena_address_, arena_address_ + arena_bytes_}; }

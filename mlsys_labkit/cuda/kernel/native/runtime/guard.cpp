@@ -45,7 +45,8 @@ bool may_touch(Block& block, u64 address, u64 bytes, Op op, u64 frame) {
     if (device_memory().arena().holds(address, bytes)) return true;  // what is no buffer of it faults
     const LaunchDescription& module = block.launch->description;
     if (module.data.holds(address, bytes) || (is_load(op) && module.constants.holds(address, bytes))) return true;
-    if (heap_begin() && AddressRange{heap_begin(), heap_begin() + kDeviceHeapBytes}.holds(address, bytes)) return true;
+    const u64 heap = heap_begin();  // once: other processes write what it is read from
+    if (heap && AddressRange{heap, heap + kDeviceHeapBytes}.holds(address, bytes)) return true;
     u64 offset;
     const Block* home = block.cluster ? home_of(block, address, &offset) : nullptr;
     return home && offset + bytes <= home->shared_end - home->shared_begin;

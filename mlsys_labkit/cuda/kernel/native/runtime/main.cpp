@@ -16,8 +16,9 @@
 #include <unistd.h>
 
 #include "channel.h"
-#include "engine.h"
+#include "device_heap.h"
 #include "device_memory.h"
+#include "engine.h"
 #include "module.h"
 #include "output.h"
 #include "records.h"
@@ -79,6 +80,7 @@ void say_hello(Channel& channel, int arena_file, size_t arena_bytes, uint64_t ar
                                 sizeof(Totals)};
     std::memcpy(hello.size_of_records, records, sizeof records);
     hello.arena_address = memory.arena_address();
+    hello.heap_bytes = kHeapRegionBytes;
     channel.complete();
 }
 

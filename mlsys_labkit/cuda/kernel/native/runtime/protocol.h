@@ -25,6 +25,8 @@ struct Hello {
     uint32_t size_of_control;
     uint32_t size_of_records[kSections];  // of FindingRecord, SiteCount, StepCount, RequestSample, Totals
     uint64_t arena_address;               // 0: the addresses were taken
+    uint64_t heap_bytes;                  // of the arena's file, behind the arena
+    uint64_t reserved;                    // what follows stays aligned
 };
 
 struct Change {

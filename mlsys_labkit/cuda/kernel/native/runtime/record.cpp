@@ -154,7 +154,7 @@ LaunchRecord::LaunchRecord(const LaunchDescription& description, Findings& findi
     std::vector<AddressRange> ranges = device_variables(description);
     const auto& buffers = device_memory().buffers();
     ranges.insert(ranges.end(), buffers.begin(), buffers.end());
-    if (heap_begin()) ranges.push_back({heap_begin(), heap_begin() + kDeviceHeapBytes});
+    if (const uint64_t heap = heap_begin()) ranges.push_back({heap, heap + kDeviceHeapBytes});
     sort_by_address(ranges);
     if (description.profile || description.footprint) {
         for (const AddressRange& range : ranges) state_->touched.push_back(std::make_unique<TouchedBuffer>(range));
