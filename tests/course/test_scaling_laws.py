@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.widgets.scaling_laws import model
-from tests.conftest import settle
+from tests.conftest import settle, unfold
 from tests.labkit import twins
 
 LAW = model.CHINCHILLA
@@ -66,6 +66,7 @@ def test_optimal_model_is_smaller_when_it_serves(browser: Any) -> None:
     page = browser.new_page(viewport={"width": 900, "height": 900})
     page.set_content(f"<main>{widgets.scaling_laws(1e24).html()}</main>")
     settle(page)
+    unfold(page)
 
     def tokens_a_parameter() -> float:
         said = page.locator("tbody tr").nth(1).locator("td").nth(2).text_content()
