@@ -22,6 +22,7 @@ import torch.distributed as dist
 
 from mlsys_labkit import ranks
 from mlsys_labkit.ranks.processes import channel as channel_module, pool as pool_module
+from mlsys_labkit.ranks.processes.host import import_whole
 from mlsys_labkit.ranks.processes.pool import RankPool
 from tests.ranks.run_helpers import gloo, still_works, total
 
@@ -198,10 +199,23 @@ def test_a_host_that_is_killed_is_replaced_and_takes_its_ranks_along() -> None:
     assert still_works()
     host = psutil.Process(RankPool.current().ranks(2, "gloo")[0].pid).parent()
     assert host is not None
+    assert host.cwd() == "/"  # the folder that it was started in may be deleted
     family = host.children()
     host.kill()
     assert not psutil.wait_procs([host, *family], timeout=300)[1]
     assert still_works()
+
+
+def test_an_import_that_fails_leaves_no_part_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "half_a_package").mkdir()
+    (tmp_path / "half_a_package/part.py").touch()
+    (tmp_path / "half_a_package/__init__.py").write_text("from half_a_package import part\nraise OSError\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import_whole("half_a_package")
+    assert not [name for name in sys.modules if name.startswith("half_a_package")]
+    (tmp_path / "half_a_package/__init__.py").write_text("from half_a_package import part\n")
+    import_whole("half_a_package")
+    assert sys.modules.pop("half_a_package").part is sys.modules.pop("half_a_package.part")
 
 
 def test_ranks_whose_folder_was_tidied_away_are_replaced_with_their_host() -> None:

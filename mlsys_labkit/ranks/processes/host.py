@@ -68,8 +68,7 @@ class Host:
             self._channel.send("killed", *details)
         elif command == "import":
             for name in details[0]:
-                with contextlib.suppress(Exception):  # a rank that needs the module raises the error again
-                    importlib.import_module(name)
+                import_whole(name)
             gc.freeze()
 
     def _reap(self) -> None:
@@ -163,12 +162,23 @@ def _die_with(parent: int) -> None:
             raise OSError("the process that starts ranks is gone")
 
 
+def import_whole(name: str) -> None:
+    """Import a module, or leave nothing of it: what stays of half a package breaks its import in the ranks."""
+    known = set(sys.modules)
+    try:
+        importlib.import_module(name)
+    except Exception:  # a rank that needs the module raises the error again
+        for part in sys.modules.keys() - known:
+            del sys.modules[part]
+
+
 def main() -> None:
     """Run the host process. Arguments: the notebook's address, its private folder, "fork" or "spawn"."""
     address, folder, method = sys.argv[1:]
     try:
         channel = connect(address, bytes.fromhex(os.environ[KEY]))
         if method == "fork":
+            os.chdir("/")  # the notebook's folder may be deleted, and some modules ask for it as they are imported
             for name in (
                 "mlsys_labkit.ranks.processes.process_group",
                 "mlsys_labkit.ranks.recording.rank_run",
