@@ -112,7 +112,7 @@ def arrays() -> tuple[np.ndarray, np.ndarray]:
     ("name", "said"),
     [
         ("volatile_of_another", "reads a local variable of another thread"),
-        ("below", "writes its own stack outside of its variables"),
+        ("below", "its own stack outside of its variables"),  # block 0 writes, block 1 reads: either may be first
         ("above", "reads its own stack outside of its variables"),
         ("return_address", "writes its own stack outside of its variables"),
         ("beyond_what_is_given", "the launch gives 256 bytes of dynamic shared memory"),

@@ -1,6 +1,7 @@
 """Memory that an examiner's callback lends: a test's iterator may overwrite one buffer with each item.
 
-A student's code then sees the old item change, as it would in one process: who keeps views of a stream has to lose.
+The student's code then sees the old item change, as it would in one process. An answer that keeps views of the items is
+wrong there, and has to be wrong here.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
+IMMUTABLE = 1 << 8  # Py_TPFLAGSIMMUTABLETYPE
 _ABSENT = object()
 _SETS = {"STORE_ATTR", "DELETE_ATTR"}
 _SETS_BY_TEXT = {"setattr", "delattr", "__setattr__", "__delattr__", "patch", "monkeypatch", "__dict__"}
@@ -139,7 +139,7 @@ def named_owners(roots: Iterable[Any], names: set[str], of_library: Callable[[An
         if not isinstance(one, FunctionType):
             held = vars(one)
             todo += [held[name] for name in names & held.keys()]
-    return [one for one in found.values() if not (isinstance(one, type) and one.__flags__ & _IMMUTABLE)]
+    return [one for one in found.values() if not (isinstance(one, type) and one.__flags__ & IMMUTABLE)]
 
 
 def files_of(file: Path) -> Iterator[tuple[ast.Module, CodeType]]:

@@ -45,7 +45,6 @@ from mlsys_labkit.ranks.local.places import (
     Variables,
 )
 
-_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _LIBRARIES = ("torch", "numpy", "IPython", "ipykernel", "pytest", "_pytest")
 _EXCHANGED = (builtins, dist, torch.nn.functional)  # exchanging their functions is common
 _MOST_ITEMS = 1000  # of a container that is searched for functions: beyond it, it is data
@@ -245,7 +244,7 @@ class _Search:
         module = sys.modules.get(one.__module__)
         if module is not None and _is(module, ModuleType) and not belongs(module):
             return
-        if one.__flags__ & _IMMUTABLE:  # nobody can change it; Cython keeps such classes in a module without a file
+        if one.__flags__ & patches.IMMUTABLE:  # Cython keeps such classes in a module without a file
             return
         self.classes.append(one)
         yield from (value for name, value in vars(one).items() if not name.startswith("__") or _is_called(value))

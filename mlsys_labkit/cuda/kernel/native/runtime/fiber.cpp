@@ -56,19 +56,15 @@ bool open_stack(char* start) {
 
 #if defined(__x86_64__)
 asm(R"(
-.text
-.globl lk_switch
-.hidden lk_switch
-.type lk_switch,@function
-lk_switch:
+.macro keep_registers
     pushq %rbp
     pushq %rbx
     pushq %r12
     pushq %r13
     pushq %r14
     pushq %r15
-    movq %rsp,(%rdi)
-    movq %rsi,%rsp
+.endm
+.macro take_registers_and_return
     popq %r15
     popq %r14
     popq %r13
@@ -76,30 +72,29 @@ lk_switch:
     popq %rbx
     popq %rbp
     ret
+.endm
+.text
+.globl lk_switch
+.hidden lk_switch
+.type lk_switch,@function
+lk_switch:
+    keep_registers
+    movq %rsp,(%rdi)
+    movq %rsi,%rsp
+    take_registers_and_return
 .size lk_switch,.-lk_switch
 .globl lk_enter
 .hidden lk_enter
 .type lk_enter,@function
 lk_enter:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
+    keep_registers
     subq $8,%rsp
     movq %rsp,(%rdx)
     movq %rdi,%rax
     movq %rsi,%rdi
     callq *%rax
     addq $8,%rsp
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    ret
+    take_registers_and_return
 .size lk_enter,.-lk_enter
 )");
 
@@ -112,70 +107,55 @@ void reset_fiber(Fiber* fiber, void (*entry)()) {
 }
 #elif defined(__aarch64__)
 asm(R"(
+.macro keep_registers
+    sub sp, sp, #160
+    stp x19, x20, [sp, #0]
+    stp x21, x22, [sp, #16]
+    stp x23, x24, [sp, #32]
+    stp x25, x26, [sp, #48]
+    stp x27, x28, [sp, #64]
+    stp x29, x30, [sp, #80]
+    stp d8, d9, [sp, #96]
+    stp d10, d11, [sp, #112]
+    stp d12, d13, [sp, #128]
+    stp d14, d15, [sp, #144]
+.endm
+.macro take_registers_and_return
+    ldp x19, x20, [sp, #0]
+    ldp x21, x22, [sp, #16]
+    ldp x23, x24, [sp, #32]
+    ldp x25, x26, [sp, #48]
+    ldp x27, x28, [sp, #64]
+    ldp x29, x30, [sp, #80]
+    ldp d8, d9, [sp, #96]
+    ldp d10, d11, [sp, #112]
+    ldp d12, d13, [sp, #128]
+    ldp d14, d15, [sp, #144]
+    add sp, sp, #160
+    ret
+.endm
 .text
 .globl lk_switch
 .hidden lk_switch
 .type lk_switch,%function
 lk_switch:
-    sub sp, sp, #160
-    stp x19, x20, [sp, #0]
-    stp x21, x22, [sp, #16]
-    stp x23, x24, [sp, #32]
-    stp x25, x26, [sp, #48]
-    stp x27, x28, [sp, #64]
-    stp x29, x30, [sp, #80]
-    stp d8, d9, [sp, #96]
-    stp d10, d11, [sp, #112]
-    stp d12, d13, [sp, #128]
-    stp d14, d15, [sp, #144]
+    keep_registers
     mov x9, sp
     str x9, [x0]
     mov sp, x1
-    ldp x19, x20, [sp, #0]
-    ldp x21, x22, [sp, #16]
-    ldp x23, x24, [sp, #32]
-    ldp x25, x26, [sp, #48]
-    ldp x27, x28, [sp, #64]
-    ldp x29, x30, [sp, #80]
-    ldp d8, d9, [sp, #96]
-    ldp d10, d11, [sp, #112]
-    ldp d12, d13, [sp, #128]
-    ldp d14, d15, [sp, #144]
-    add sp, sp, #160
-    ret
+    take_registers_and_return
 .size lk_switch,.-lk_switch
 .globl lk_enter
 .hidden lk_enter
 .type lk_enter,%function
 lk_enter:
-    sub sp, sp, #160
-    stp x19, x20, [sp, #0]
-    stp x21, x22, [sp, #16]
-    stp x23, x24, [sp, #32]
-    stp x25, x26, [sp, #48]
-    stp x27, x28, [sp, #64]
-    stp x29, x30, [sp, #80]
-    stp d8, d9, [sp, #96]
-    stp d10, d11, [sp, #112]
-    stp d12, d13, [sp, #128]
-    stp d14, d15, [sp, #144]
+    keep_registers
     mov x9, sp
     str x9, [x2]
     mov x9, x0
     mov x0, x1
     blr x9
-    ldp x19, x20, [sp, #0]
-    ldp x21, x22, [sp, #16]
-    ldp x23, x24, [sp, #32]
-    ldp x25, x26, [sp, #48]
-    ldp x27, x28, [sp, #64]
-    ldp x29, x30, [sp, #80]
-    ldp d8, d9, [sp, #96]
-    ldp d10, d11, [sp, #112]
-    ldp d12, d13, [sp, #128]
-    ldp d14, d15, [sp, #144]
-    add sp, sp, #160
-    ret
+    take_registers_and_return
 .size lk_enter,.-lk_enter
 )");
 
