@@ -14,8 +14,8 @@ class LatentAttention:
     Args:
         query_rank: width of the short vector that queries come from.
         kv_rank: width of the short vector that keys and values come from, and that a serving engine caches.
-        plain_width, turned_width: numbers of a head's query and key without and with RoPE. The turned part of the key
-            is the same for all heads.
+        no_rope_width, rope_width: numbers of a head's query and key without and with RoPE. The part with RoPE is the
+            same for all heads.
         value_width: numbers of a head's value.
 
     Raises PlanError for a size that cannot be.
@@ -30,8 +30,8 @@ class LatentAttention:
 
     query_rank: int = 1536
     kv_rank: int = 512
-    plain_width: int = 128
-    turned_width: int = 64
+    no_rope_width: int = 128
+    rope_width: int = 64
     value_width: int = 128
 
     def __post_init__(self) -> None:
@@ -42,12 +42,12 @@ class LatentAttention:
     @property
     def query_head_width(self) -> int:
         """Numbers of a head's query, and of its key."""
-        return self.plain_width + self.turned_width
+        return self.no_rope_width + self.rope_width
 
     @property
     def cached_width(self) -> int:
         """Numbers of a token and layer in the cache of a serving engine."""
-        return self.kv_rank + self.turned_width
+        return self.kv_rank + self.rope_width
 
     def shared(self, width: int) -> int:
         """Return the parameters that every tensor-parallel rank holds: into the short vectors, and their norms."""
@@ -55,7 +55,7 @@ class LatentAttention:
 
     def matrices(self, width: int, heads: int) -> int:
         """Return the parameters of all matrices."""
-        head = self.query_rank * self.query_head_width + self.kv_rank * (self.plain_width + self.value_width)
+        head = self.query_rank * self.query_head_width + self.kv_rank * (self.no_rope_width + self.value_width)
         return width * (self.query_rank + self.cached_width) + heads * (head + self.value_width * width)
 
     def parameters(self, width: int, heads: int) -> int:

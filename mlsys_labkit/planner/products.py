@@ -70,7 +70,7 @@ def block_products(model: Transformer, layout: Layout) -> Iterator[Product]:
         latent = model.latent
         yield Product(rows, width, latent.query_rank + latent.cached_width)
         yield Product(rows, latent.query_rank, model.query_width / t)
-        yield Product(rows, latent.kv_rank, model.heads * (latent.plain_width + latent.value_width) / t)
+        yield Product(rows, latent.kv_rank, model.heads * (latent.no_rope_width + latent.value_width) / t)
     else:
         shares = t if model.kv_heads > 1 else 1
         yield Product(rows, width, model.query_width / t + 2 * model.kv_width / shares)

@@ -23,12 +23,12 @@ class Latent(nn.Module):
         self.query_down, self.query_norm = linear(model.width, sizes.query_rank), RMSNorm(sizes.query_rank, 1e-6)
         self.query_up = linear(sizes.query_rank, model.query_width)
         self.down, self.norm = linear(model.width, sizes.cached_width), RMSNorm(sizes.kv_rank, 1e-6)
-        self.up = linear(sizes.kv_rank, model.heads * (sizes.plain_width + sizes.value_width))
+        self.up = linear(sizes.kv_rank, model.heads * (sizes.no_rope_width + sizes.value_width))
         self.output = linear(model.value_width, model.width)
 
     def forward(self, x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
         batch, length, _ = x.shape
-        plain, turned, value = self.sizes.plain_width, self.sizes.turned_width, self.sizes.value_width
+        plain, turned, value = self.sizes.no_rope_width, self.sizes.rope_width, self.sizes.value_width
 
         def heads(found: Tensor, width: int) -> Tensor:
             return found.view(batch, length, -1, width).transpose(1, 2)
@@ -90,7 +90,7 @@ class LatentModel(nn.Module):
     def __init__(self, model: Transformer) -> None:
         super().__init__()
         assert model.latent
-        self.turned = model.latent.turned_width
+        self.turned = model.latent.rope_width
         self.table = nn.Embedding(model.vocabulary, model.width)
         self.layers = nn.ModuleList(
             LatentLayer(model, model.latent, layer < model.dense_layers) for layer in range(model.layers)

@@ -20,7 +20,7 @@ from tests.ranks.test_planner_memory import live
 # PyTorch's attention on a CPU keeps no scores only if keys and values are equally wide, so half of a key is turned.
 WIDE = replace(
     MODELS["deepseek-v3"].resized(layers=2, dense_layers=1, experts=16, vocabulary=32_000),
-    latent=LatentAttention(plain_width=64),
+    latent=LatentAttention(no_rope_width=64),
 )
 SINGLE, HALF = Precision.single(), Precision(2, 2, 4)
 SMALL = WIDE.resized(width=64, heads=4, kv_heads=4, hidden=32, dense_hidden=96, vocabulary=100)

@@ -76,8 +76,8 @@ def _theirs(name: str) -> Any:
             first_k_dense_replace=model.dense_layers,
             q_lora_rank=model.latent.query_rank,
             kv_lora_rank=model.latent.kv_rank,
-            qk_nope_head_dim=model.latent.plain_width,
-            qk_rope_head_dim=model.latent.turned_width,
+            qk_nope_head_dim=model.latent.no_rope_width,
+            qk_rope_head_dim=model.latent.rope_width,
             v_head_dim=model.latent.value_width,
         )
         kind = transformers.DeepseekV3ForCausalLM

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mlsys_labkit.lm.checkpoint import WEIGHTS
-from mlsys_labkit.serving.server.told import text_of
+from mlsys_labkit.serving.server.logprobs import text_of
 from tests.serving.endpoint import BYTES, CODEC, alone, greedy, scripted
 from tests.serving.running import Running, eventually
 

@@ -15,9 +15,9 @@ from tornado import iostream, web
 from mlsys_labkit.serving.server.fields import ApiError
 from mlsys_labkit.serving.server.handler import Handler
 from mlsys_labkit.serving.server.job import Choice, ClientGone, Job, Prompt, Served, tokenize
+from mlsys_labkit.serving.server.logprobs import TextPiece, TextToken, chat_logprobs, completion_logprobs
 from mlsys_labkit.serving.server.prometheus import EndpointMetrics
 from mlsys_labkit.serving.server.protocol import Chat, Completion, no_such_model, read_chat, read_completion
-from mlsys_labkit.serving.server.told import ToldText, ToldToken, chat_logprobs, completion_logprobs
 from mlsys_labkit.serving.server.worker import EngineThread
 
 MOST_JOBS = 1024
@@ -202,12 +202,12 @@ class _Completions(_EndpointHandler):
 
     async def _whole(self, job: Job) -> None:
         texts: list[list[str]] = [[] for _ in job.choices]
-        told: list[list[ToldToken]] = [[] for _ in job.choices]
+        tokens: list[list[TextToken]] = [[] for _ in job.choices]
         async for choice, piece in self._pieces(job):
             texts[choice.index].append(piece.text)
-            told[choice.index] += piece.tokens
+            tokens[choice.index] += piece.tokens
         choices = [
-            self.choice(choice, ToldText("".join(texts[choice.index]), told[choice.index])) for choice in job.choices
+            self.choice(choice, TextPiece("".join(texts[choice.index]), tokens[choice.index])) for choice in job.choices
         ]
         answer = {**self._head(job, self.whole_object), "choices": choices, "usage": job.usage}
         await self.wait_for_reader(self.finish(answer), SLOWEST_SECONDS)
@@ -245,13 +245,13 @@ class _Completions(_EndpointHandler):
         """Return the choices of the events before the first token."""
         return []
 
-    def choice(self, choice: Choice, piece: ToldText) -> dict[str, Any]:
+    def choice(self, choice: Choice, piece: TextPiece) -> dict[str, Any]:
         logprobs = None
         if self.asked.logprobs is not None:
             logprobs = completion_logprobs(self.endpoint.served.codec, piece.tokens)
         return {"index": choice.index, "text": piece.text, "logprobs": logprobs, "finish_reason": choice.reason}
 
-    def delta(self, choice: Choice, piece: ToldText) -> dict[str, Any]:
+    def delta(self, choice: Choice, piece: TextPiece) -> dict[str, Any]:
         return self.choice(choice, piece)
 
 
@@ -280,15 +280,15 @@ class _Chats(_Completions):
         start = {"role": "assistant", "content": ""}
         return [{"index": each.index, "delta": start, "logprobs": None, "finish_reason": None} for each in job.choices]
 
-    def _told(self, piece: ToldText) -> dict[str, Any] | None:
+    def _logprobs(self, piece: TextPiece) -> dict[str, Any] | None:
         return None if self.asked.logprobs is None else chat_logprobs(self.endpoint.served.codec, piece.tokens)
 
-    def choice(self, choice: Choice, piece: ToldText) -> dict[str, Any]:
+    def choice(self, choice: Choice, piece: TextPiece) -> dict[str, Any]:
         message = {"role": "assistant", "content": piece.text, "refusal": None}
-        logprobs, reason = self._told(piece), choice.reason
+        logprobs, reason = self._logprobs(piece), choice.reason
         return {"index": choice.index, "message": message, "logprobs": logprobs, "finish_reason": reason}
 
-    def delta(self, choice: Choice, piece: ToldText) -> dict[str, Any]:
+    def delta(self, choice: Choice, piece: TextPiece) -> dict[str, Any]:
         content = {"content": piece.text} if piece.text else {}
-        logprobs, reason = self._told(piece), choice.reason
+        logprobs, reason = self._logprobs(piece), choice.reason
         return {"index": choice.index, "delta": content, "logprobs": logprobs, "finish_reason": reason}

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from mlsys_labkit.serving.errors import RequestError
 from mlsys_labkit.serving.records import Output, Request
 from mlsys_labkit.serving.server.fields import ApiError
+from mlsys_labkit.serving.server.logprobs import TextPiece, TextToken
 from mlsys_labkit.serving.server.protocol import Completion
 from mlsys_labkit.serving.server.text import StopFinder, TextStream
-from mlsys_labkit.serving.server.told import ToldText, ToldToken
 from mlsys_labkit.serving.server.worker import EngineThread, RefusedRequest
 
 if TYPE_CHECKING:
@@ -112,20 +112,20 @@ class Choice:
             self._lead = codec.decode(prompt.tokens) if prompt.text is None else prompt.text
         self._certain = len(self._lead)  # characters before the next token
 
-    def take(self, output: Output) -> ToldText:
+    def take(self, output: Output) -> TextPiece:
         """Return the text that is certain now. A token that ends the text is no part of it.
 
         With it come the tokens whose log-probabilities were asked for: every token, also one that ends the text, or
         whose text is held back or cut off by a stop string.
         """
-        told = self._prompt_tokens(output) if self._tells_prompt else []
+        tokens = self._prompt_tokens(output) if self._tells_prompt else []
         self._tells_prompt = False
         text = ""
         if output.token is not None:
             self.tokens += 1
             ends = output.reason == "stop"
             if output.logprob:
-                told.append(ToldToken(output.token, self._certain, output.logprob, ends))
+                tokens.append(TextToken(output.token, self._certain, output.logprob, ends))
             made = "" if ends else self._stream.push(output.token)
             self._certain += len(made)
             text = self._finder.push(made)
@@ -135,14 +135,14 @@ class Choice:
         if self._finder.found or output.finished:
             self.reason = "stop" if self._finder.found else output.reason
         text, self._lead = self._lead + text, ""
-        return ToldText(text, told)
+        return TextPiece(text, tokens)
 
-    def _prompt_tokens(self, output: Output) -> list[ToldToken]:
-        stream, offset, told = TextStream(self._codec), 0, []
+    def _prompt_tokens(self, output: Output) -> list[TextToken]:
+        stream, offset, tokens = TextStream(self._codec), 0, []
         for token, logprob in zip(self._prompt.tokens, (None, *output.prompt), strict=True):
-            told.append(ToldToken(token, offset, logprob))
+            tokens.append(TextToken(token, offset, logprob))
             offset += len(stream.push(token))
-        return told
+        return tokens
 
 
 class Job:
@@ -200,7 +200,7 @@ class Job:
     def _hear(self, number: int, what: Output | RefusedRequest) -> None:
         self._heard.put_nowait((number, what))
 
-    async def pieces(self) -> AsyncIterator[tuple[Choice, ToldText]]:
+    async def pieces(self) -> AsyncIterator[tuple[Choice, TextPiece]]:
         """Yield each new piece of text with its choice, until all choices have ended.
 
         Raises ApiError when the engine refuses or fails, ClientGone when the job was closed meanwhile.

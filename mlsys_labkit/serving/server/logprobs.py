@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _LEAST = -9999.0  # JSON has no minus infinity
 
 
-class ToldToken(NamedTuple):
+class TextToken(NamedTuple):
     """A token, the place in the text where it begins, and its log-probability; the first of a prompt has none."""
 
     token: int
@@ -23,11 +23,11 @@ class ToldToken(NamedTuple):
 
 
 @dataclass
-class ToldText:
+class TextPiece:
     """A new piece of a text, with the tokens that the client asked to be told about."""
 
     text: str
-    tokens: list[ToldToken] = field(default_factory=list)
+    tokens: list[TextToken] = field(default_factory=list)
 
 
 def text_of(codec: TextCodec, token: int) -> str:
@@ -45,20 +45,20 @@ def text_of(codec: TextCodec, token: int) -> str:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
 
 
-def completion_logprobs(codec: TextCodec, told: Sequence[ToldToken]) -> dict[str, Any]:
+def completion_logprobs(codec: TextCodec, tokens: Sequence[TextToken]) -> dict[str, Any]:
     """Return ``logprobs`` of a completion: four lists with an item for each token."""
     return {
-        "tokens": [text_of(codec, each.token) for each in told],
-        "token_logprobs": [_finite(each.logprob.logprob) if each.logprob else None for each in told],
-        "top_logprobs": [_by_text(codec, each.logprob) if each.logprob else None for each in told],
-        "text_offset": [each.offset for each in told],
+        "tokens": [text_of(codec, each.token) for each in tokens],
+        "token_logprobs": [_finite(each.logprob.logprob) if each.logprob else None for each in tokens],
+        "top_logprobs": [_by_text(codec, each.logprob) if each.logprob else None for each in tokens],
+        "text_offset": [each.offset for each in tokens],
     }
 
 
-def chat_logprobs(codec: TextCodec, told: Sequence[ToldToken]) -> dict[str, Any]:
+def chat_logprobs(codec: TextCodec, tokens: Sequence[TextToken]) -> dict[str, Any]:
     """Return ``logprobs`` of a message: an item for each token of its content."""
     content = []
-    for each in told:
+    for each in tokens:
         if each.logprob and not each.ends:
             top = [_item(codec, token, logprob) for token, logprob in each.logprob.likeliest]
             content.append({**_item(codec, each.token, each.logprob.logprob), "top_logprobs": top})
@@ -69,14 +69,14 @@ def _item(codec: TextCodec, token: int, logprob: float) -> dict[str, Any]:
     return {"token": text_of(codec, token), "logprob": _finite(logprob), "bytes": list(codec.token_bytes(token))}
 
 
-def _by_text(codec: TextCodec, told: TokenLogprob) -> dict[str, float]:
+def _by_text(codec: TextCodec, found: TokenLogprob) -> dict[str, float]:
     """Return text -> log-probability of a token and of the likeliest ones; a text that is taken gets its number."""
-    found = {text_of(codec, told.token): _finite(told.logprob)}
-    for token, logprob in told.likeliest:
-        if token != told.token:
+    logprobs = {text_of(codec, found.token): _finite(found.logprob)}
+    for token, logprob in found.likeliest:
+        if token != found.token:
             text = text_of(codec, token)
-            found[f"token_id:{token}" if text in found else text] = _finite(logprob)
-    return found
+            logprobs[f"token_id:{token}" if text in logprobs else text] = _finite(logprob)
+    return logprobs
 
 
 def _finite(logprob: float) -> float:
