@@ -74,6 +74,11 @@ class Cache:
             raise self.refusal(error) from None
         return entry
 
+    def has_any(self, prefix: str) -> bool:
+        """Return whether there is an entry whose name begins so."""
+        folders = [self.folder, Path(os.environ.get("LABKIT_CUDA_LENT") or os.devnull)]
+        return any(not path.name.endswith(".lock") for folder in folders for path in folder.glob(f"{prefix}*"))
+
     def refusal(self, error: OSError) -> CudaError:
         """Return the error, in one line, for a folder that cannot hold compiled files."""
         reason = error.strerror or type(error).__name__

@@ -252,3 +252,21 @@ int main() {
 }"""
     result = run(source)
     assert (result.stdout, result.notes) == ("cudaSuccess\n", ())
+
+
+def test_the_first_program_says_why_it_takes_so_long(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object) -> None:
+        raise CudaError("not compiled here")
+
+    monkeypatch.setenv("LABKIT_CUDA_CACHE", str(tmp_path))
+    monkeypatch.setattr("mlsys_labkit.cuda.program.run.compile_program", refused)
+    (tmp_path / "runner-0.lock").touch()
+    with pytest.raises(CudaError):
+        run_program(HELLO, echo=True)
+    assert "compiles the simulator too" in capsys.readouterr().err
+    (tmp_path / "runner-0").mkdir()
+    with pytest.raises(CudaError):
+        run_program(HELLO, echo=True)
+    assert capsys.readouterr().err == ""

@@ -20,6 +20,7 @@ from mlsys_labkit.cuda.kernel.gcc.headers import PROGRAM_PRELUDE, headers_identi
 from mlsys_labkit.cuda.kernel.gcc.red_zones import with_red_zones
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import EXPORTS, module_exports
+from mlsys_labkit.cuda.kernel.gcc.units import compile_units
 from mlsys_labkit.cuda.kernel.gcc.vectors import with_vectors
 from mlsys_labkit.cuda.kernel.simulator import runtime
 from mlsys_labkit.cuda.program import libraries
@@ -38,6 +39,12 @@ from mlsys_labkit.cuda.source.source import Source
 _HOST = Path(__file__).parent / "native" / "host"
 _TEXTBOOK = _HOST.parent / "include" / "textbook"  # headers of textbooks: programs copied from a book come without them
 _RUNNER_FLAGS = ("-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", *(f"-I{folder}" for folder in (*INCLUDES, RUNTIME)))
+# They take about as long as each other.
+_RUNNER_UNITS = {
+    "graphs": ("capture", "graph", "graph_exec_api", "graphs_api", "streams_api"),
+    "memory": ("arrays_api", "heap", "memory_api", "textures_api", "transfers", "work"),
+    "launches": (),
+}
 _OPENMP = re.compile(r"#[ \t]*pragma[ \t]+omp\b|#[ \t]*include[ \t]*<omp\.h>")
 
 
@@ -157,28 +164,22 @@ def runner(toolchain: Toolchain, cache: Cache) -> Path:
     library = runtime.library()
     files = sorted(_HOST.glob("*.h")) + sorted(_HOST.glob("*.cpp"))
     content = [part for file in files for part in (file.name, file.read_bytes())]
-    name = f"runner-{digest(toolchain.identity, os.fspath(library), headers_identity(), *_RUNNER_FLAGS, *content)}"
+    content += [headers_identity(), *_RUNNER_FLAGS, repr(_RUNNER_UNITS)]
+    name = f"runner-{digest(toolchain.identity, os.fspath(library), *content)}"
     return cache.fetch(name, lambda folder: _build_runner(folder, toolchain, library)) / "runner"
 
 
 def _build_runner(folder: Path, toolchain: Toolchain, library: Path) -> None:
-    sources = sorted(_HOST.glob("*.cpp"))
-    objects = [f"{source.stem}.o" for source in sources]
     try:
-        with compiler.threads(os.cpu_count() or 1) as pool:
-            done = [
-                pool.submit(compiler.run, toolchain, [*_RUNNER_FLAGS, "-c", source, "-o", target], folder)
-                for source, target in zip(sources, objects, strict=True)
-            ]
-            for one in done:
-                compiler.result(one)
-        whole = ["-Wl,--whole-archive", os.fspath(library), "-Wl,--no-whole-archive"]
-        compiler.run(toolchain, ["-pthread", "-rdynamic", *objects, *whole, "-ldl", "-o", "runner"], folder)
+        objects = compile_units(_HOST, _RUNNER_UNITS, _RUNNER_FLAGS, folder, toolchain)
+        whole: list[str | Path] = ["-Wl,--whole-archive", library, "-Wl,--no-whole-archive"]
+        linked: list[str | Path] = ["-pthread", "-rdynamic", *objects.values(), *whole, "-ldl", "-o", "runner"]
+        compiler.run(toolchain, linked, folder)
     except compiler.CompilerFailed as failed:
         first = next((line for line in failed.text.splitlines() if "error" in line or "undefined" in line), "")
         raise CudaError(f"the runner of programs does not compile with g++ {toolchain.version}: {first}") from None
-    for target in objects:
-        (folder / target).unlink()
+    for target in objects.values():
+        target.unlink()
 
 
 def _flags(source: ProgramSource, build: Build, toolchain: Toolchain) -> list[str]:

@@ -96,6 +96,10 @@ def run_program(
     toolchain, cache = find_toolchain(), Cache()
     in_step = any(has_volatile_accesses(one) for _, one in source.files)
     build = Build.INSTRUMENTED if check or profile or in_step else Build.FAST
+    if echo and not cache.has_any("runner-"):
+        print(
+            "labkit: the first program compiles the simulator too: 10 to 30 seconds, once", file=sys.stderr, flush=True
+        )
     program = compile_program(source, build, toolchain, cache)
     mode = "check" if check else "profile" if profile else "run"
     with tempfile.TemporaryDirectory(prefix="labkit-program-") as folder:

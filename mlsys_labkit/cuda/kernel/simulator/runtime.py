@@ -6,17 +6,16 @@ import functools
 import subprocess
 from pathlib import Path
 
-from mlsys_labkit._base import limits
 from mlsys_labkit.cuda.cache import Cache, digest
 from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.kernel.gcc import compiler
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain, find_toolchain
+from mlsys_labkit.cuda.kernel.gcc.units import compile_units
 
 _SOURCE = Path(__file__).parent.parent / "native" / "runtime"
 # Hooks walk over the frames below them: guard.cpp.
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pthread", "-fno-omit-frame-pointer")
-# g++ spends more on the standard headers than on most of these files, so it gets them in four translation units that
-# take about as long as each other, the longest first. Names in their unnamed namespaces must therefore differ.
+# They take about as long as each other, the longest first.
 _UNITS = {
     "check": (
         "async_checks",
@@ -29,7 +28,7 @@ _UNITS = {
         "shadow_shared",
     ),
     "profile": ("counts", "device_memory", "module", "record_profile", "request_cost", "symbols", "touched"),
-    "engine": (),  # and all that is not listed
+    "engine": (),
     "conversation": ("channel", "main"),  # with a notebook: programs with a main of their own go without
 }
 
@@ -59,38 +58,23 @@ def _built() -> Path:
     return Cache().fetch(name, lambda folder: _build(folder, toolchain))
 
 
-def _units() -> dict[str, str]:
-    """Return the text of each translation unit."""
-    unit_of = {stem: unit for unit, stems in _UNITS.items() for stem in stems}
-    texts = dict.fromkeys(_UNITS, "")
-    for file in sorted(_SOURCE.glob("*.cpp")):
-        texts[unit_of.get(file.stem, "engine")] += f'#include "{file.name}"\n'
-    return texts
-
-
 def _build(folder: Path, toolchain: Toolchain) -> None:
-    units = _units()
-    objects = {unit: folder / f"{unit}.o" for unit in units}
-
-    def compile_unit(unit: str) -> None:
-        reads = ["-iquote", str(_SOURCE), "-x", "c++", "-c", "-"]
-        _run([*toolchain.command, *_FLAGS, *reads, "-o", str(objects[unit])], units[unit])
-
-    with compiler.threads(max(1, int(limits.usable_cores()))) as pool:
-        for compiled in [pool.submit(compile_unit, unit) for unit in units]:
-            compiler.result(compiled)
-    worker = map(str, objects.values())
-    _run([*toolchain.command, "-pthread", "-rdynamic", *worker, "-ldl", "-o", str(folder / "worker")])
-    library = (str(target) for unit, target in objects.items() if unit != "conversation")
-    _run(["ar", "rcs", str(folder / "libruntime.a"), *library])
+    try:
+        objects = compile_units(_SOURCE, _UNITS, _FLAGS, folder, toolchain)
+        worker: list[str | Path] = ["-pthread", "-rdynamic", *objects.values(), "-ldl", "-o", folder / "worker"]
+        compiler.run(toolchain, worker, folder)
+    except compiler.CompilerFailed as failed:
+        lines = failed.text.splitlines()
+        cause = next((line for line in lines if "undefined" in line or "error:" in line), "it says nothing")
+        raise CudaError(
+            f"the simulator could not be compiled: {cause}; is g++ complete? try: {toolchain.command[0]} --version"
+        ) from None
+    _archive(folder / "libruntime.a", [target for unit, target in objects.items() if unit != "conversation"])
     for target in objects.values():
         target.unlink()
 
 
-def _run(command: list[str], source: str = "") -> None:
-    with compiler.started(command, stdin=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        said = compiler.said_by(process, source)
-    if process.returncode:
-        lines = said.splitlines()
-        cause = next((line for line in lines if "undefined" in line or "error:" in line), "it says nothing")
-        raise CudaError(f"the simulator could not be compiled: {cause}; is g++ complete? try: {command[0]} --version")
+def _archive(library: Path, objects: list[Path]) -> None:
+    done = subprocess.run(["ar", "rcs", library, *objects], capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        raise CudaError(f"the simulator could not be compiled: {done.stderr.strip()}; is ar (binutils) complete?")

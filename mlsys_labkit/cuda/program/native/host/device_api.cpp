@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "context.h"
+#include "h100.h"
 #include "heap.h"
 #include "ordering.h"
 #include "lk/host/device.h"
@@ -11,24 +12,21 @@ using namespace lk::host;
 
 namespace {
 
-// Limits of compute capability 9.0: CUDA C++ Programming Guide, "Technical specifications per compute capability".
-constexpr int kib = 1024;
-
 cudaDeviceProp virtual_h100() {
     cudaDeviceProp gpu{};
     snprintf(gpu.name, sizeof gpu.name, "Virtual H100 (simulated on a CPU by mlsys-labkit)");
     gpu.totalGlobalMem = heap().total_bytes();
-    gpu.sharedMemPerBlock = 48 * kib;
-    gpu.sharedMemPerBlockOptin = 227 * kib;
-    gpu.sharedMemPerMultiprocessor = 228 * kib;
-    gpu.reservedSharedMemPerBlock = 1 * kib;
+    gpu.sharedMemPerBlock = h100::shared_bytes_by_default;
+    gpu.sharedMemPerBlockOptin = h100::shared_bytes_of_block;
+    gpu.sharedMemPerMultiprocessor = h100::shared_bytes_of_multiprocessor;
+    gpu.reservedSharedMemPerBlock = h100::reserved_shared_bytes;
     gpu.regsPerBlock = 65536;
     gpu.regsPerMultiprocessor = 65536;
     gpu.warpSize = 32;
     gpu.memPitch = 2147483647;
-    gpu.maxThreadsPerBlock = 1024;
-    gpu.maxThreadsPerMultiProcessor = 2048;
-    gpu.maxBlocksPerMultiProcessor = 32;
+    gpu.maxThreadsPerBlock = h100::threads_of_block;
+    gpu.maxThreadsPerMultiProcessor = 32 * h100::warps_of_multiprocessor;
+    gpu.maxBlocksPerMultiProcessor = h100::blocks_of_multiprocessor;
     const int threads_of_dimension[3] = {1024, 1024, 64};
     const int blocks_of_dimension[3] = {2147483647, 65535, 65535};
     memcpy(gpu.maxThreadsDim, threads_of_dimension, sizeof gpu.maxThreadsDim);
@@ -36,14 +34,14 @@ cudaDeviceProp virtual_h100() {
     gpu.clockRate = 1980000;
     gpu.memoryClockRate = 2619000;
     gpu.memoryBusWidth = 5120;
-    gpu.l2CacheSize = 50 * kib * kib;
-    gpu.totalConstMem = 64 * kib;
+    gpu.l2CacheSize = 50 * h100::kib * h100::kib;
+    gpu.totalConstMem = 64 * h100::kib;
     gpu.major = 9;
     gpu.minor = 0;
     gpu.textureAlignment = 512;
-    gpu.texturePitchAlignment = 32;
+    gpu.texturePitchAlignment = h100::texture_pitch_alignment;
     gpu.surfaceAlignment = 512;
-    gpu.multiProcessorCount = 132;
+    gpu.multiProcessorCount = h100::multiprocessors;
     gpu.asyncEngineCount = 3;
     gpu.deviceOverlap = 1;
     gpu.canMapHostMemory = 1;

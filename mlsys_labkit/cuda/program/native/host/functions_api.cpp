@@ -5,21 +5,14 @@
 #include <map>
 
 #include "context.h"
+#include "h100.h"
 #include "lk/host/functions.h"
 
 using namespace lk::host;
 
 namespace {
 
-constexpr size_t kib = 1024;
-constexpr size_t default_shared_bytes = 48 * kib;
-constexpr size_t most_shared_bytes = 227 * kib;
-constexpr size_t shared_bytes_of_multiprocessor = 228 * kib;
-constexpr size_t reserved_shared_bytes = 1 * kib;
 constexpr size_t shared_granularity = 128;
-constexpr int warps_of_multiprocessor = 64;
-constexpr int blocks_of_multiprocessor = 32;
-constexpr int most_threads = 1024;
 
 std::map<const void*, size_t>& permissions() {
     static std::map<const void*, size_t> bytes_of_kernel;
@@ -31,7 +24,7 @@ std::map<const void*, size_t>& permissions() {
 namespace lk::host {
 
 size_t allowed_dynamic_shared_bytes(const void* kernel) {
-    size_t allowed = default_shared_bytes;
+    size_t allowed = h100::shared_bytes_by_default;
     for (const auto& [each, bytes] : permissions()) {
         if (!kernel || each == kernel) allowed = std::max(allowed, bytes);
     }
@@ -41,8 +34,8 @@ size_t allowed_dynamic_shared_bytes(const void* kernel) {
 int resident_blocks(int threads, size_t shared_bytes) {
     const int warps = (threads + 31) / 32;
     const size_t rounded = (shared_bytes + shared_granularity - 1) / shared_granularity * shared_granularity;
-    const int by_shared = static_cast<int>(shared_bytes_of_multiprocessor / (rounded + reserved_shared_bytes));
-    return std::min({warps_of_multiprocessor / warps, blocks_of_multiprocessor, by_shared});
+    const size_t by_shared = h100::shared_bytes_of_multiprocessor / (rounded + h100::reserved_shared_bytes);
+    return std::min({h100::warps_of_multiprocessor / warps, h100::blocks_of_multiprocessor, static_cast<int>(by_shared)});
 }
 
 }  // namespace lk::host
@@ -51,7 +44,7 @@ extern "C" cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribut
     return api([=] {
         if (!kernel) return cudaErrorInvalidDeviceFunction;
         if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-            if (value < 0 || static_cast<size_t>(value) > most_shared_bytes) return cudaErrorInvalidValue;
+            if (value < 0 || static_cast<size_t>(value) > h100::shared_bytes_of_block) return cudaErrorInvalidValue;
             permissions()[kernel] = static_cast<size_t>(value);
         }
         return cudaSuccess;
@@ -62,7 +55,7 @@ extern "C" cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, con
     return api([=] {
         if (!attributes || !kernel) return cudaErrorInvalidDeviceFunction;
         *attributes = {};
-        attributes->maxThreadsPerBlock = most_threads;
+        attributes->maxThreadsPerBlock = h100::threads_of_block;
         attributes->numRegs = 32;
         attributes->ptxVersion = 90;
         attributes->binaryVersion = 90;
@@ -85,7 +78,7 @@ extern "C" cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks
     return api([=] {
         if (!blocks || threads <= 0) return cudaErrorInvalidValue;
         if (!kernel) return cudaErrorInvalidDeviceFunction;
-        *blocks = threads > most_threads ? 0 : resident_blocks(threads, shared_bytes);
+        *blocks = threads > h100::threads_of_block ? 0 : resident_blocks(threads, shared_bytes);
         return cudaSuccess;
     });
 }

@@ -17,6 +17,7 @@
 #include "device_launches.h"
 #include "engine.h"
 #include "functions_api.h"
+#include "h100.h"
 #include "heap.h"
 #include "journal.h"
 #include "outcome.h"
@@ -32,9 +33,6 @@ using namespace lk::host;
 
 namespace {
 
-constexpr uint64_t most_threads = 1024;
-constexpr int multiprocessors = 132;
-constexpr size_t most_shared_bytes = 227 * 1024;
 // Host pointers move to addresses where nothing is mapped, so that a kernel that follows one faults.
 constexpr uint64_t host_pointer_mask = 0x0fffffffffffull;
 constexpr uint64_t host_pointer_base = 0x100000000000ull;
@@ -77,7 +75,7 @@ std::string triple(const dim3& size) {
 
 bool valid_extents(const dim3& grid, const dim3& block) {
     const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-    if (threads == 0 || threads > most_threads || block.x > 1024 || block.y > 1024 || block.z > 64) return false;
+    if (threads == 0 || threads > h100::threads_of_block || block.x > 1024 || block.y > 1024 || block.z > 64) return false;
     return grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535;
 }
 
@@ -104,21 +102,21 @@ const char* wrong_cluster_of(const lk::Configuration& configuration) {
 cudaError_t refusal(const lk::Configuration& configuration, const void* kernel) {
     if (!valid_extents(configuration.grid, configuration.block)) return cudaErrorInvalidConfiguration;
     if (configuration.shared_bytes > allowed_dynamic_shared_bytes(kernel)) return cudaErrorInvalidValue;
-    if (configuration.shared_bytes > most_shared_bytes) return cudaErrorInvalidValue;
+    if (configuration.shared_bytes > h100::shared_bytes_of_block) return cudaErrorInvalidValue;
     if (wrong_cluster_of(configuration)) return cudaErrorInvalidClusterSize;
     if (!configuration.cooperative) return cudaSuccess;
     const dim3& grid = configuration.grid;
     const dim3& block = configuration.block;
     const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
     const int resident = resident_blocks(static_cast<int>(block.x * block.y * block.z), configuration.shared_bytes);
-    const bool fits = blocks <= uint64_t(multiprocessors) * static_cast<uint64_t>(resident);
+    const bool fits = blocks <= uint64_t(h100::multiprocessors) * static_cast<uint64_t>(resident);
     return fits ? cudaSuccess : cudaErrorCooperativeLaunchTooLarge;
 }
 
 std::string reason(const lk::Configuration& configuration) {
     const dim3& block = configuration.block;
     const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-    if (threads > most_threads) return std::to_string(threads) + " threads in a block, and 1024 are the most";
+    if (threads > h100::threads_of_block) return std::to_string(threads) + " threads in a block, and 1024 are the most";
     if (!valid_extents(configuration.grid, block)) return "the grid or the block has an extent that is 0 or too large";
     if (const char* const wrong = wrong_cluster_of(configuration)) return wrong;
     if (configuration.cooperative) return "the blocks of a cooperative launch have to be resident together";

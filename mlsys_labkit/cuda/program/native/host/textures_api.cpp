@@ -2,6 +2,7 @@
 #include <map>
 
 #include "context.h"
+#include "h100.h"
 #include "heap.h"
 #include "lk/host/textures.h"
 
@@ -24,8 +25,6 @@ std::map<cudaSurfaceObject_t, cudaResourceDesc>& surfaces() {
     static std::map<cudaSurfaceObject_t, cudaResourceDesc> live;
     return live;
 }
-
-constexpr size_t pitch_alignment = 32;
 
 bool is_on_device(const void* pointer, size_t bytes) {
     uint64_t begin = 0;
@@ -61,8 +60,8 @@ cudaError_t read_resource(const cudaResourceDesc& resource, lk::Texture& texture
         const auto& plane = resource.res.pitch2D;
         texture.format = plane.desc;
         const size_t width = plane.width * static_cast<size_t>(element_bytes(plane.desc));
-        if (width == 0 || plane.height == 0 || plane.pitchInBytes % pitch_alignment != 0 || plane.pitchInBytes < width ||
-            !is_on_device(plane.devPtr, plane.pitchInBytes * (plane.height - 1) + width)) {
+        if (width == 0 || plane.height == 0 || plane.pitchInBytes % h100::texture_pitch_alignment != 0 ||
+            plane.pitchInBytes < width || !is_on_device(plane.devPtr, plane.pitchInBytes * (plane.height - 1) + width)) {
             return cudaErrorInvalidValue;
         }
         texture.data = static_cast<const char*>(plane.devPtr);
