@@ -42,7 +42,7 @@ __global__ void follow_address(float** place, float value) { **place = value; }
 
 __global__ void leave(int status) { exit(status); }
 __global__ void give_up() { abort(); }
-__global__ void die_of(int signal) { kill(getpid(), signal); }
+__global__ void die_of(int signal) { raise(signal); }
 __global__ void smash_thread() {
     char* own = reinterpret_cast<char*>(&errno);
     for (int i = -2048; i < 2048; i++) own[i] = 0x55;

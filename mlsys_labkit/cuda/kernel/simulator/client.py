@@ -7,6 +7,7 @@ are part of a worker's process. Their plain launches, which nothing watches, hav
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import struct
 import threading
@@ -28,6 +29,7 @@ from mlsys_labkit.cuda.kernel.simulator.protocol import Command
 Mode = Literal["run", "check", "profile"]
 Kind = Literal["ordinary", "graded", "counted"]
 """Of a worker: for kernels that are not graded, for plain launches of graded ones, and for those that count."""
+_WANTS: dict[Kind, str] = {"ordinary": "", "graded": "LK_CUDA_SEALED", "counted": "LK_CUDA_GUARDED"}
 
 _LOAD_SECONDS = 30.0  # static initialisers of the student's code run in it
 _STOP_SECONDS = 1.0
@@ -115,6 +117,12 @@ class _Worker:
     process: WorkerProcess
     changes: Changes
     numbers: dict[int, int] = field(default_factory=dict)  # LoadedModule.id -> its number there
+    modules: list[LoadedModule] = field(default_factory=list)
+    is_sealed: bool = False  # it opens no file any more
+
+    def keep(self, module: LoadedModule, number: int) -> None:
+        self.numbers[module.id] = number
+        self.modules.append(module)
 
 
 class Simulator:
@@ -164,7 +172,7 @@ class Simulator:
                 text_address=reply.text_address,
                 text_bytes=reply.text_bytes,
             )
-            worker.numbers[module.id] = number
+            worker.keep(module, number)
             return module
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
@@ -193,13 +201,10 @@ class Simulator:
         died or did not stop in time: the next launch starts another, and device arrays keep their content.
         """
         with self._lock:
-            worker = self._living_worker(_kind(request))
+            worker = self._worker_with(request.module, _kind(request))
             process = worker.process
-            number = worker.numbers.get(request.module.id)
-            if number is None:
-                number = worker.numbers[request.module.id] = self._load(worker, request.module.path)
             message = process.control.request
-            message.module = number
+            message.module = worker.numbers[request.module.id]
             message.kernel = request.kernel_index
             message.grid[:] = request.grid
             message.block[:] = request.block
@@ -252,7 +257,7 @@ class Simulator:
                 self._arena.file,
                 self._arena.window_bytes,
                 self._arena_address,
-                is_guarded=kind == "counted",
+                _WANTS[kind],
             )
             if process.arena_address:
                 break
@@ -263,6 +268,21 @@ class Simulator:
         self._spread_changes()
         self._workers[kind] = _Worker(process, Changes(self._arena.live()))
         return self._workers[kind]
+
+    def _worker_with(self, module: LoadedModule, kind: Kind) -> _Worker:
+        """Return a worker that has the module. One that is sealed makes way for a new one, with its modules."""
+        worker = self._living_worker(kind)
+        if module.id not in worker.numbers:
+            earlier = worker.modules if worker.is_sealed else []
+            if worker.is_sealed:
+                worker.process.close()
+                worker = self._living_worker(kind)
+            for each in earlier:
+                with contextlib.suppress(CudaWorkerError):  # its file has left the cache
+                    worker.keep(each, self._load(worker, each.path))
+            worker.keep(module, self._load(worker, module.path))
+        worker.is_sealed = kind == "graded"
+        return worker
 
     def _load(self, worker: _Worker, path: Path) -> int:
         self._ask(worker, Command.LOAD, os.fsencode(path) + b"\0", _LOAD_SECONDS)

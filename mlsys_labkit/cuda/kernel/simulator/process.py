@@ -45,7 +45,8 @@ class WorkerProcess:
     """A worker, from its start to its death. One request is under way at a time; callers see to that.
 
     Args:
-        is_guarded: whether it ends a launch before an access to memory that is not the kernel's.
+        wants: the rule that it keeps, by its name in the environment: LK_CUDA_GUARDED (``guard.h``), LK_CUDA_SEALED
+            (``seal.h``); "" for none.
 
     Attributes:
         control: the shared memory; fill in ``control.request``, then ``submit`` and ``wait``.
@@ -53,7 +54,7 @@ class WorkerProcess:
     """
 
     def __init__(
-        self, executable: Path, arena_file: int, arena_bytes: int, arena_address: int, *, is_guarded: bool = False
+        self, executable: Path, arena_file: int, arena_bytes: int, arena_address: int, wants: str = ""
     ) -> None:
         cores = limits.usable_cores()
         self._spin_seconds = _NOTEBOOK_SPIN_SECONDS if cores >= 2 else 0.0
@@ -68,7 +69,6 @@ class WorkerProcess:
         os.set_blocking(self._errors, False)
         os.set_blocking(errors_end, False)  # a worker that fills the pipe loses text and is not blocked
         inherited = (control_file, arena_file, self._submitted, self._completed, lifeline_end)
-        guard = {"LK_CUDA_GUARDED": "1"} if is_guarded else {}
         numbers = (arena_bytes, arena_address, _WORKER_SPIN_MICROSECONDS if cores >= 2 else 0)
         self._process = subprocess.Popen(
             [str(executable), *map(str, inherited), *map(str, numbers)],
@@ -76,7 +76,7 @@ class WorkerProcess:
             stdout=errors_end,
             stderr=errors_end,
             pass_fds=inherited,
-            env={"LK_CUDA_THREADS": str(max(1, int(cores))), **os.environ, **guard},
+            env={"LK_CUDA_THREADS": str(max(1, int(cores))), **os.environ, **({wants: "1"} if wants else {})},
         )
         for file in (control_file, lifeline_end, errors_end):
             os.close(file)

@@ -29,7 +29,7 @@ _UNITS = {
     ),
     "profile": ("counts", "device_memory", "module", "record_profile", "request_cost", "symbols", "touched"),
     "engine": (),
-    "conversation": ("channel", "main"),  # with a notebook: programs with a main of their own go without
+    "conversation": ("channel", "main", "seal"),  # with a notebook: programs with a main of their own go without
 }
 
 

@@ -226,6 +226,7 @@ inline Block* current() {
 const char* wrong_cluster(const Launch& launch);
 // Runs the launch on the pool and returns when all blocks are done, or it was stopped. One launch at a time.
 void run_launch(Launch& launch);
+void start_pool();  // else the first launch does
 // How many OS threads take blocks: the CPUs that this process may use, or LK_CUDA_THREADS.
 u32 pool_size();
 

@@ -125,6 +125,8 @@ u32 pool_size() {
     return size;
 }
 
+void start_pool() { pool(); }
+
 void run_launch(Launch& launch) {
     launch.description.check = launch.mode == Mode::check;
     launch.description.profile = launch.mode == Mode::profile;
