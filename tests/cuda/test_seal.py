@@ -10,6 +10,7 @@ import platform
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,7 +113,7 @@ def test_a_sealed_process_only_computes(asking: Modules) -> None:
     path = Simulator.current().allocate(16)
     path.view()[:] = np.frombuffer(b"/proc/no-such".ljust(16, b"\0"), np.uint8)
     at, me = path.address, os.getpid()
-    calls = {
+    calls: dict[str, tuple[Any, ...]] = {
         "open to read": ("openat", HERE, at, os.O_RDONLY),
         "open to write": ("openat", HERE, at, os.O_WRONLY | os.O_CREAT),
         "memory for code": ("mmap", 0, 4096, READ | EXECUTE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1),
@@ -129,7 +130,7 @@ def test_a_sealed_process_only_computes(asking: Modules) -> None:
         "another's descriptor": ("pidfd_open", me, 0),
         **{name: (name, -1, -1, -1, -1, -1, -1) for name in NUMBERS if name not in ("mmap", "mprotect", "openat")},
     }
-    requests = [(number(name), *arguments) for name, *arguments in calls.values()]
+    requests: list[tuple[int, ...]] = [(number(name), *arguments) for name, *arguments in calls.values()]
     assert dict(zip(calls, answers(asking, True, requests), strict=True)) == dict.fromkeys(calls, "EPERM")
     open_worker = dict(zip(calls, answers(asking, False, requests), strict=True))
     assert [name for name, said in open_worker.items() if said == "EPERM"] == []

@@ -20,6 +20,7 @@ from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.kernel.arguments.binding import bind
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter, read_parameters
 from mlsys_labkit.cuda.kernel.backends.unrecorded_stores import unrecorded_stores
+from mlsys_labkit.cuda.kernel.backends.variables import KeptVariables
 from mlsys_labkit.cuda.kernel.gcc.flags import Build
 from mlsys_labkit.cuda.kernel.gcc.lines import LineTable
 from mlsys_labkit.cuda.kernel.gcc.module import CompiledModule, compile_module
@@ -74,6 +75,7 @@ class SimulatedModule:
         self._cache = Cache()
         self._parameter_texts = parameter_texts
         self._builds: dict[Build, _Loaded] = {}
+        self._variables: KeptVariables | None = None
         self._read: dict[int, tuple[Parameter, ...]] = {}
         self._first = first_build(unit)
         first = compile_module(unit, self._first, self._toolchain, self._cache, beside=runtime.worker)
@@ -189,7 +191,10 @@ class SimulatedModule:
         if loaded and loaded.simulator is simulator:
             loaded.looked = time.monotonic()
             return loaded
-        loaded = _Loaded(compiled, simulator.load(compiled.path, self.unit.graded), simulator, time.monotonic())
+        if self._variables is None or self._variables.simulator is not simulator:
+            self._variables = KeptVariables(simulator, compiled.path)
+        module = simulator.load(compiled.path, self.unit.graded, self._variables.of(compiled.path))
+        loaded = _Loaded(compiled, module, simulator, time.monotonic())
         self._builds[build] = loaded
         return loaded
 

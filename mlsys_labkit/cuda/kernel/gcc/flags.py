@@ -126,6 +126,7 @@ def link_flags() -> tuple[str, ...]:
     """Return the linker's flags for a module.
 
     Its calls into the worker are bound when it is loaded, and read-only from then on; the linker warns of every other
-    undefined symbol.
+    undefined symbol. A variable is the module's own, also if the C library has one of that name (``step``).
     """
-    return ("-shared", "-Wl,-z,relro,-z,now", "-Wl,--build-id=none", "-Wl,-z,defs", "-Wl,--warn-unresolved-symbols")
+    bound = ("-Wl,-z,relro,-z,now", "-Wl,-z,defs", "-Wl,-Bsymbolic", "-Wl,--warn-unresolved-symbols")
+    return ("-shared", *bound, "-Wl,--build-id=none")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from mlsys_labkit.cuda.source.shared import SYMBOL
 
 _SYMBOL_TABLE = 2
 _THREAD_LOCAL = 6
+_VARIABLES = re.compile(r"\.(?:data|bss|lk_constant)(?:\..*)?(?<!\.rel\.ro)")
+_STARTS = re.compile(r"completed(?:\.\d+)?|__dso_handle")  # of the C library's part of every module
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Symbol:
     nbytes: int
     is_defined: bool
     is_thread_local: bool
+    section: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,18 +44,34 @@ def read_symbols(path: Path) -> tuple[Symbol, ...]:
     """Return the whole symbol table of a 64-bit little-endian ELF file. Reference: the System V ABI, chapter 4."""
     data = path.read_bytes()
     (table_offset,) = struct.unpack_from("<Q", data, 40)
-    entry_bytes, count = struct.unpack_from("<HH", data, 58)
+    entry_bytes, count, naming = struct.unpack_from("<HHH", data, 58)
     sections = [struct.unpack_from("<IIQQQQIIQQ", data, table_offset + index * entry_bytes) for index in range(count)]
+    titles = [_text(data, sections[naming][4] + each[0]) for each in sections]
     found = []
     for _, kind, _, _, offset, size, link, _, _, each in sections:
         if kind == _SYMBOL_TABLE:
             names = sections[link][4]
             for at in range(offset, offset + size, each):
                 name, info, _, section, value, nbytes = struct.unpack_from("<IBBHQQ", data, at)
-                end = data.index(b"\0", names + name)
-                text = data[names + name : end].decode("utf-8", "replace")
-                found.append(Symbol(text, value, nbytes, section != 0, info & 15 == _THREAD_LOCAL))
+                title = titles[section] if section < count else ""
+                is_local = info & 15 == _THREAD_LOCAL
+                found.append(Symbol(_text(data, names + name), value, nbytes, section != 0, is_local, title))
     return tuple(found)
+
+
+def _text(data: bytes, at: int) -> str:
+    return data[at : data.index(b"\0", at)].decode("utf-8", "replace")
+
+
+def device_variables(path: Path) -> tuple[Symbol, ...]:
+    """Return the variables of a module that stay from launch to launch: ``__device__`` and ``__constant__`` ones."""
+    own = [
+        symbol
+        for symbol in read_symbols(path)
+        if _VARIABLES.fullmatch(symbol.section) and symbol.nbytes and not _STARTS.fullmatch(symbol.name)
+    ]
+    times = Counter(symbol.name for symbol in own)
+    return tuple(symbol for symbol in own if times[symbol.name] == 1)
 
 
 def shared_arrays(path: Path) -> tuple[SharedArray, ...]:

@@ -37,6 +37,15 @@ _START_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
+class Variable:
+    """A variable of a kernel.so that keeps its value between launches, and the offset in device memory where."""
+
+    address: int  # in the file
+    nbytes: int
+    offset: int
+
+
+@dataclass(frozen=True)
 class LoadedModule:
     """A kernel.so in a worker. It stays valid when the worker dies: the next launch loads it again."""
 
@@ -46,6 +55,7 @@ class LoadedModule:
     descriptors: tuple[str, ...]  # lk_describe_<i> of every kernel, in order
     text_address: int  # load address of the object: program counter - text_address = address in the ELF file
     text_bytes: int  # from the load address to the end of the last segment
+    variables: tuple[Variable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,21 +93,25 @@ class DeviceBuffer:
         self.nbytes = nbytes
 
     @property
-    def address(self) -> int:
-        """The address for kernels, 256-byte aligned. Raises CudaError when this process cannot use the buffer."""
+    def offset(self) -> int:
+        """The place in device memory, from its beginning. Raises CudaError after ``free``."""
         if self._offset is None:
             raise CudaError("this device memory was freed; allocate it again")
+        return self._offset
+
+    @property
+    def address(self) -> int:
+        """The address for kernels, 256-byte aligned. Raises CudaError when this process cannot use the buffer."""
+        offset = self.offset
         if self._simulator is not Simulator.current():
             raise CudaError(
                 "this device memory belongs to the process that forked this one; copy it: to_device(array.numpy())"
             )
-        return self._simulator.arena_address + self._offset
+        return self._simulator.arena_address + offset
 
     def view(self) -> NDArray[np.uint8]:
         """Return the bytes themselves, shape (nbytes,): no copy. Raises CudaError after ``free``."""
-        if self._offset is None:
-            raise CudaError("this device memory was freed; allocate it again")
-        return self._simulator.view(self._offset, self.nbytes)
+        return self._simulator.view(self.offset, self.nbytes)
 
     def free(self) -> None:
         """Give the range back. Freeing twice does nothing; a kernel that still uses the address faults."""
@@ -157,11 +171,11 @@ class Simulator:
                 self._living_worker("ordinary")
         return self._arena_address
 
-    def load(self, path: Path, graded: bool = False) -> LoadedModule:
+    def load(self, path: Path, graded: bool = False, variables: tuple[Variable, ...] = ()) -> LoadedModule:
         """Load a compiled kernel.so in the worker for its kind. Raises CudaWorkerError when that fails."""
         with self._lock:
             worker = self._living_worker("counted" if graded else "ordinary")
-            number = self._load(worker, path)
+            number = self._load(worker, path, variables)
             reply = worker.process.control.reply
             self._loaded += 1
             module = LoadedModule(
@@ -171,6 +185,7 @@ class Simulator:
                 descriptors=tuple(worker.process.section(0).decode().split("\0")[:-1]),
                 text_address=reply.text_address,
                 text_bytes=reply.text_bytes,
+                variables=variables,
             )
             worker.keep(module, number)
             return module
@@ -279,13 +294,15 @@ class Simulator:
                 worker = self._living_worker(kind)
             for each in earlier:
                 with contextlib.suppress(CudaWorkerError):  # its file has left the cache
-                    worker.keep(each, self._load(worker, each.path))
-            worker.keep(module, self._load(worker, module.path))
+                    worker.keep(each, self._load(worker, each.path, each.variables))
+            worker.keep(module, self._load(worker, module.path, module.variables))
         worker.is_sealed = kind == "graded"
         return worker
 
-    def _load(self, worker: _Worker, path: Path) -> int:
-        self._ask(worker, Command.LOAD, os.fsencode(path) + b"\0", _LOAD_SECONDS)
+    def _load(self, worker: _Worker, path: Path, variables: tuple[Variable, ...]) -> int:
+        rows = (struct.pack("=3Q", each.address, each.nbytes, each.offset) for each in variables)
+        worker.process.control.request.arguments = len(variables)
+        self._ask(worker, Command.LOAD, b"".join((os.fsencode(path), b"\0", *rows)), _LOAD_SECONDS)
         reply = worker.process.control.reply
         if reply.failed:
             raise CudaWorkerError(f"{path.name} does not load: {reply.error.decode()}")

@@ -13,6 +13,7 @@ from mlsys_labkit.cuda.kernel.simulator.decode import RECORDS
 
 VERSION = 1
 PAYLOAD_BYTES = 64 << 10
+MOST_VARIABLES = 2500  # of a module, so that they fit behind its path
 OUTPUT_BYTES = 1 << 20
 RESULT_BYTES = 256 << 20
 CHANGES = 4096

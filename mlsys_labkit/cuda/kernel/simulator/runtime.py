@@ -29,7 +29,8 @@ _UNITS = {
     ),
     "profile": ("counts", "device_memory", "module", "record_profile", "request_cost", "symbols", "touched"),
     "engine": (),
-    "conversation": ("channel", "main", "seal"),  # with a notebook: programs with a main of their own go without
+    # With a notebook: programs with a main of their own go without.
+    "conversation": ("channel", "main", "seal", "variables"),
 }
 
 

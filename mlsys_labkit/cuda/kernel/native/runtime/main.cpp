@@ -1,4 +1,5 @@
 // main.cpp: the worker process: runs the kernels of one notebook, so that what they break is not the notebook.
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -23,6 +24,7 @@
 #include "output.h"
 #include "records.h"
 #include "seal.h"
+#include "variables.h"
 
 namespace {
 
@@ -99,16 +101,34 @@ bool apply_changes(Channel& channel, uint32_t count) {
     return all;
 }
 
-void load(Channel& channel, std::vector<LoadedModule>& modules) {
-    modules.push_back(load_module(reinterpret_cast<const char*>(channel.control().payload)));
-    const LoadedModule& loaded = modules.back();
+struct WorkersModule {
+    LoadedModule loaded;
+    Variables variables;
+};
+
+void load(Channel& channel, std::vector<WorkersModule>& modules, const protocol::Request& request) {
+    const unsigned char* payload = channel.control().payload;
+    LoadedModule loaded = load_module(reinterpret_cast<const char*>(payload));
+    const auto same = std::find_if(modules.begin(), modules.end(), [&loaded](const WorkersModule& each) {
+        return each.loaded.load_address == loaded.load_address;
+    });
+    Variables variables;
+    const unsigned char* rows = payload + request.payload_bytes - request.arguments * sizeof(protocol::KeptVariable);
+    for (uint32_t i = 0; i < request.arguments; ++i) {
+        protocol::KeptVariable row;
+        std::memcpy(&row, rows + i * sizeof row, sizeof row);
+        variables.add(reinterpret_cast<char*>(loaded.load_address + row.address),
+                      reinterpret_cast<char*>(device_memory().arena_address() + row.offset), row.bytes,
+                      same == modules.end() ? nullptr : &same->variables);
+    }
     std::string descriptions;
     for (const Kernel& kernel : loaded.kernels) descriptions.append(kernel.description).push_back('\0');
     channel.add_section(0, descriptions.data(), descriptions.size());
     protocol::Reply& reply = channel.control().reply;
-    reply.module = static_cast<uint32_t>(modules.size() - 1);
+    reply.module = static_cast<uint32_t>(modules.size());
     reply.text_address = loaded.load_address;
     reply.text_bytes = loaded.load_bytes;
+    modules.push_back({std::move(loaded), std::move(variables)});
 }
 
 template <typename Record>
@@ -124,8 +144,8 @@ void seal_if_wanted() {
     open = false;
 }
 
-void launch(Channel& channel, const std::vector<LoadedModule>& modules, const protocol::Request& request) {
-    const LoadedModule& loaded = modules.at(request.module);
+void launch(Channel& channel, const std::vector<WorkersModule>& modules, const protocol::Request& request) {
+    const auto& [loaded, variables] = modules.at(request.module);
     unsigned char* payload = channel.control().payload;
     const uint32_t* offsets = reinterpret_cast<const uint32_t*>(payload);
     // A copy, aligned for any type, that a wild store of the kernel is unlikely to meet.
@@ -152,7 +172,9 @@ void launch(Channel& channel, const std::vector<LoadedModule>& modules, const pr
     launch.cancelled = &cancelled;
     launch.description = loaded.describe_launch(request.shared_bytes);
     seal_if_wanted();
+    variables.take();
     run_launch(launch);
+    variables.put();
     if (launch.failure) throw std::runtime_error(launch.failure);
     channel.control().reply.seconds = launch.seconds;
     add_records(channel, 0, launch.findings.records());
@@ -175,14 +197,14 @@ void cancel(uint64_t sequence) {
     if (running_sequence == sequence) cancelled = true;
 }
 
-void answer(Channel& channel, std::vector<LoadedModule>& modules) {
+void answer(Channel& channel, std::vector<WorkersModule>& modules) {
     const protocol::Request& request = channel.wait();
     begin_request(request.sequence);
     try {
         if (!apply_changes(channel, request.changes)) {
             channel.fail(Failure::out_of_mappings, "the system has no room for another mapping");
         } else if (request.command == static_cast<uint32_t>(Command::load)) {
-            load(channel, modules);
+            load(channel, modules, request);
         } else if (request.command == static_cast<uint32_t>(Command::launch)) {
             launch(channel, modules, request);
         }
@@ -208,6 +230,6 @@ int main(int count, char** arguments) {
     print_text = print_to_cell;
     channel.watch_lifeline(cancel);
     say_hello(channel, file(2), number(6), number(7));
-    std::vector<LoadedModule> modules;
+    std::vector<WorkersModule> modules;
     for (;;) answer(channel, modules);
 }

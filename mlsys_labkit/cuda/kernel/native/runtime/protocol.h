@@ -34,6 +34,13 @@ struct Change {
     uint64_t bytes;   // 0: the buffer that began there is gone
 };
 
+// A variable of the module that is loaded, and where in the arena its value is kept between launches.
+struct KeptVariable {
+    uint64_t address;  // in the file
+    uint64_t bytes;
+    uint64_t offset;
+};
+
 enum class Command : uint32_t { sync = 1, load, launch };
 
 enum class Failure : uint32_t { none, refused, out_of_mappings };
@@ -47,7 +54,8 @@ struct Request {
     uint32_t block[3];
     uint32_t shared_bytes;
     uint32_t mode;  // 0 run, 1 check, 2 profile
-    uint32_t arguments;      // launch: payload holds this many 4-byte offsets, then the packed arguments
+    // launch: payload holds this many 4-byte offsets, then the packed arguments. load: this many KeptVariables end it.
+    uint32_t arguments;
     uint32_t payload_bytes;
     uint32_t reserved[2];    // the payload stays aligned
     uint64_t sequence;       // counts requests: a cancellation names the one it means
