@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 _COMPUTED = re.compile(r"^\s+(?:(?:notrack\s+)?(?:call|jmp)q?\s+\*|blra?[ab]?z?\s|bra?[ab]?z?\s+x\d)")
+_THREAD_LOCAL = re.compile(r"^\s+\.tlsdesccall\s")  # on aarch64, g++ marks the call that finds a __shared__ variable
 _FUNCTION = re.compile(r"^\s+\.type\s+([\w.$]+),\s*[@%](?:function|gnu_indirect_function)")
 _OBJECT = re.compile(r"^\s+\.type\s+([\w.$]+),\s*[@%](?:object|tls_object)")
 _SECTION = re.compile(r"^\s+\.(?:section\s+([\w.$]+)|(text|data|bss)\b)")
@@ -33,6 +35,8 @@ def computed_calls(assembly: str) -> Iterator[str]:
         ['a call through a pointer, or a virtual one: a graded kernel calls functions by their names']
         >>> list(computed_calls("\\tcall\\tsinf@PLT\\n"))
         []
+        >>> list(computed_calls("\\t.tlsdesccall tile\\n\\tblr\\tx3\\n"))
+        []
     """
     lines = assembly.splitlines()
     functions, objects = (
@@ -41,13 +45,13 @@ def computed_calls(assembly: str) -> Iterator[str]:
     labels = _labels_in_code(lines)
     taken: set[str] = set()
     is_computed, is_labelled, section = False, False, ".text"
-    for line in lines:
+    for before, line in pairwise(["", *lines]):
         if found := _SECTION.match(line):
             section = found[1] or f".{found[2]}"
         if line[:1] not in "\t " or section.startswith(_UNCHECKED):
             continue
         code = line.partition("#")[0]
-        is_computed = is_computed or bool(_COMPUTED.match(code))
+        is_computed = is_computed or bool(_COMPUTED.match(code) and not _THREAD_LOCAL.match(before))
         is_word = _WORD.match(code)
         if not is_word and (code.lstrip().startswith((".", "//")) or _BY_NAME.match(code)):
             continue
