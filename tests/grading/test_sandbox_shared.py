@@ -10,6 +10,7 @@ import os
 import platform
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -207,6 +208,38 @@ def test_a_rank_neither_waits_on_shared_memory_nor_wakes_others(confined: Callab
     assert after == [late, late, late, late, late, 0, 0]  # whatever the word holds
     assert [for_ever, halves] == [[again] * 3, [late] * 2]
     assert rest == [True, True, ENOSYS, 0]
+
+
+def test_a_rank_cannot_see_which_pages_others_have_mapped() -> None:
+    """Else each page of a library is a bit: mapped in one rank, it becomes a shared one in another rank's list."""
+
+    def probe() -> list[Any]:
+        path = Path("/proc/self/smaps")
+        seen = [path.exists() and "Shared_Clean" in path.read_text(), Path("/proc/self/net/softnet_stat").exists()]
+        return [*seen, sorted(each for each in os.listdir("/proc") if each.isdigit()), Path("/proc/cpuinfo").exists()]
+
+    assert inside(probe) == [True, True, ["1"], True]
+    assert inside(probe, Sandbox(shows_processes=False)) == [False, False, [], True]
+    assert inside(lambda: Path("/proc/new").touch(), Sandbox(shows_processes=False)) == "OSError"
+
+
+@BOTH
+def test_a_rank_has_no_network(confined: Callable[..., Any]) -> None:
+    def probe() -> list[Any]:
+        told = []
+        for _ in range(2):
+            for family in (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_UNIX):
+                try:
+                    socket.socket(
+                        family, socket.SOCK_RAW if family == socket.AF_NETLINK else socket.SOCK_STREAM
+                    ).close()
+                    told.append("made")
+                except PermissionError:
+                    told.append("refused")
+            syscalls.install_apart()
+        return [*told, len(socket.socketpair())]
+
+    assert confined(probe) == ["made"] * 4 + ["refused"] * 3 + ["made", 2]
 
 
 OUTLIVING = """

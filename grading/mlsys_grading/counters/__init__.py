@@ -12,8 +12,9 @@
   the examiner is the network: what was not sent cannot arrive. Bytes without content count as bytes. Locks and watches
   of files that all can read carry no information, nor do counts of the machine (``sandbox``).
   Ranks are different users, for whom the kernel counts apart, and neither wait on shared memory nor wake anyone there.
+  They have no network and see no process in /proc, whose files tell which pages of libraries others have mapped.
   A forgery could still pass bits through what the kernel shares between all processes: the numbers of new pipes, the
-  memory of TCP, the machine's load, and on two cores the order in which ranks run.
+  machine's load, and on two cores the order in which ranks run.
 - Peak memory of a call: ``peak``, from 28 MiB beyond the bound (``checks.expect_peak`` allows 16, ballast may hide 12
   more). The measured process can start no other process or program and can make no file, pipe, socket or shared page
   (``sandbox.syscalls``): all that it keeps is in its resident set. A test of a smaller difference would rest on a

@@ -5,6 +5,9 @@ memory. Of all that /proc has beside processes, a sandbox gets files that say th
 copies made once, when the first sandbox is. The rest is hidden by name, whatever a later kernel adds. The mount is
 read-only: a process must not reset the kernel's record of its own memory (clear_refs), which marks depend on.
 
+The folder of a process itself says such numbers, too: which pages of a library others have mapped (smaps, numa_maps),
+packets on any loopback (net/softnet_stat). A sandbox that must learn nothing from others gets the copies alone.
+
 Reference: Linux, Documentation/filesystems/proc.rst; the masked paths of the OCI runtime specification, which are a
 list of refusals instead.
 """
@@ -29,6 +32,7 @@ _CONSTANT = ("cmdline", "config.gz", "consoles", "devices", "dma", "execdomains"
 _DRIVERS = "driver"  # what a GPU's libraries read
 _TCP_BYTES = 256 << 10
 _PLACE = "/etc/proc"
+_FLAGS = kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC
 
 
 @cache
@@ -48,31 +52,26 @@ def prepare() -> None:
     _copies()
 
 
-def mount_processes(gpu: bool = False) -> int:
+def mount_processes(gpu: bool = False, shown: bool = True) -> int:
     """Mount /proc of the new pid namespace, which this process has to be in; ``gpu`` shows the drivers, too.
 
-    Return a descriptor of the same folder that can be written, for the maps of a user namespace.
+    Return a descriptor of the same folder that can be written, for the maps of a user namespace. It has the processes
+    also if they are not ``shown``.
     """
-    flags = kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC
-    kernel.mount("proc", "/proc", "proc", flags)
+    kernel.mount("proc", "/proc", "proc", _FLAGS)
     for name in ("tcp_rmem", "tcp_wmem"):  # of this network alone; the watcher counts so much for each socket
         with suppress(FileNotFoundError):
             Path("/proc/sys/net/ipv4", name).write_text(f"4096 65536 {_TCP_BYTES}")
     writable = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    if not shown:
+        _mount_copies("/proc")
+        return writable
     kernel.mount("/proc", "/proc", flags=kernel.BIND)
     os.mkdir(_PLACE)
-    kernel.mount("tmpfs", _PLACE, "tmpfs", flags, "size=1m,mode=755")
-    Path(_PLACE, "hidden").touch(mode=0)
-    Path(_PLACE, "nothing").mkdir()
-    Path(_PLACE, "sys").mkdir()
-    for name, text in _copies().items():
-        path = Path(_PLACE, name)
-        path.parent.mkdir(exist_ok=True, parents=True)
-        path.write_text(text)
-    kernel.mount("", _PLACE, flags=kernel.REMOUNT | kernel.READ_ONLY | flags, options="size=1m")  # and all its binds
-    shown = {*_LINKS, *_CONSTANT, *([_DRIVERS] if gpu else [])}
+    _mount_copies(_PLACE)
+    kept = {*_LINKS, *_CONSTANT, *([_DRIVERS] if gpu else [])}
     with os.scandir("/proc") as entries:
-        others = [each for each in entries if not each.name.isdigit() and each.name not in shown]
+        others = [each for each in entries if not each.name.isdigit() and each.name not in kept]
     for entry in others:
         name, is_folder = entry.name, entry.is_dir()
         if is_folder or entry.stat().st_mode & stat.S_IROTH:  # root of the machine alone reads the rest
@@ -81,5 +80,18 @@ def mount_processes(gpu: bool = False) -> int:
             kernel.mount(stands, f"/proc/{name}", flags=kernel.BIND)
     kernel.unmount(_PLACE)
     os.rmdir(_PLACE)
-    kernel.mount("", "/proc", flags=kernel.BIND | kernel.REMOUNT | kernel.READ_ONLY | flags)
+    kernel.mount("", "/proc", flags=kernel.BIND | kernel.REMOUNT | kernel.READ_ONLY | _FLAGS)
     return writable
+
+
+def _mount_copies(place: str) -> None:
+    copies = _copies()  # of what a mount on /proc hides
+    kernel.mount("tmpfs", place, "tmpfs", _FLAGS, "size=1m,mode=755")
+    Path(place, "hidden").touch(mode=0)
+    Path(place, "nothing").mkdir()
+    Path(place, "sys").mkdir()
+    for name, text in copies.items():
+        path = Path(place, name)
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(text)
+    kernel.mount("", place, flags=kernel.REMOUNT | kernel.READ_ONLY | _FLAGS, options="size=1m")  # and all its binds

@@ -239,8 +239,11 @@ def apart_program(machine: str) -> bytes:
     again, where there is no deadline: joins of threads and locks of processes still work, but take processor time.
     With a deadline, a lock that is held is given up at once, however long the caller would have waited: a filter has no
     clock. If such a wait returned as the other does, the C library would never look at the time, and try for ever.
+
+    It has no sockets but Unix's: all networks of a machine share the memory for TCP.
     """
-    column, _, code = _beginning(machine)
+    column, refuse, code = _beginning(machine)
+    code += _check(_SOCKET[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 1, 0, 1), refuse)
     again, late, missing = (
         (_RETURN, 0, 0, _REFUSE | number) for number in (errno.EAGAIN, errno.ETIMEDOUT, errno.ENOSYS)
     )
