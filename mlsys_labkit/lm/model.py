@@ -33,15 +33,20 @@ class RMSNorm(nn.Module):
         return self.weight * (x.float() * torch.rsqrt(square + self.epsilon)).to(x.dtype)
 
 
-def rotary_angles(config: Config, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines [positions, head width] by which RoPE turns the pairs (i, i + half)."""
-    exponent = torch.arange(0, config.head_width, 2, device=positions.device) / config.head_width
+def rotary_frequencies(config: Config, device: torch.device) -> Tensor:
+    """Return the radians per position [head width / 2] by which RoPE turns each pair (i, i + half)."""
+    exponent = torch.arange(0, config.head_width, 2, device=device) / config.head_width
     frequencies = config.rope_base**-exponent
     if scaling := config.rope_scaling:
         turns = scaling.original_context * frequencies / (2 * math.pi)
         kept = ((turns - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)
         frequencies = frequencies * (kept + (1 - kept) / scaling.factor)
-    angles = torch.outer(positions.float(), frequencies)
+    return frequencies
+
+
+def rotary_angles(config: Config, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines [positions, head width] by which RoPE turns the pairs (i, i + half)."""
+    angles = torch.outer(positions.float(), rotary_frequencies(config, positions.device))
     return torch.cat([angles.cos()] * 2, dim=-1), torch.cat([angles.sin()] * 2, dim=-1)
 
 

@@ -220,7 +220,7 @@ class Scheduler:
             sequence = self.running[at]
             if sequence.phase == "decode":
                 tokens = self._decode_tokens(sequence)
-                if self._lacks_blocks(sequence, tokens):
+                if tokens > 1 and self._lacks_blocks(sequence, tokens):
                     tokens = 1  # no sequence is preempted for a guess
             else:  # the last one: an older unfinished prompt would have taken all tokens that are left
                 assert at == len(self.running) - 1, "no sequence is admitted beside a prompt that fills the step"
