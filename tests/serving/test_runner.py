@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from mlsys_labkit import lm
 from mlsys_labkit.serving import Chunk, PagedCache, Runner
 from mlsys_labkit.serving.attention import groups_of, order_of
+from mlsys_labkit.serving.packed import linear
 from tests.lm.test_model import SHAPES, random_llama
 
 CONFIG = lm.Config(vocabulary=50, width=24, layers=2, heads=4, kv_heads=2, head_width=6, hidden=32, context=80)
@@ -98,6 +99,23 @@ def test_half_precision_logits_stay_close() -> None:
     expected = model(torch.tensor([text]))[0, 40:]
     assert actual.dtype == torch.bfloat16
     assert (actual - expected).abs().mean() < 0.05 * expected.float().std(), "rounded in another order, no more"
+
+
+def test_products_of_large_weights_keep_kernels_for_few_numbers_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = torch.nn.Linear(512, 1024, bias=False)
+    given, real = set(), torch.ops.mkldnn._linear_pointwise
+
+    def counted(x: torch.Tensor, *rest: Any) -> Any:
+        given.add(len(x))
+        return real(x, *rest)
+
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", counted)
+    product = linear([layer], packed=True)
+    with torch.no_grad():
+        for rows in (*range(1, 20), *range(20, 130, 3)):
+            x = torch.randn(rows, 512)
+            assert torch.allclose(product(x), layer(x), atol=1e-5), rows
+    assert given == {*range(1, 17), 32, 64, 96, 128}
 
 
 def test_groups_pad_less_than_double_and_mask_the_future() -> None:
