@@ -49,7 +49,7 @@ def ordering_finding(record: Mapping[str, Any], places: Places) -> KernelFinding
     line, file = places.line(site)
     other_line, other_file = places.line(other)
     verb, other_verb = ("writes" if one["writes"] else "reads" for one in (site, other))
-    what = _memory(record, places)
+    what = described_memory(record, places)
     there = f"{other['what']} of line {other_line}" + (f" of {other_file}" if other_file else "")
     if record["kind"] == "host_race":
         message = (
@@ -69,9 +69,10 @@ def ordering_finding(record: Mapping[str, Any], places: Places) -> KernelFinding
     return KernelFinding(record["kind"], message, line, text, other_line=other_line, other_source_line=other_text)
 
 
-def _memory(record: Mapping[str, Any], places: Places) -> str:
-    if record["memory"] == "pageable":
+def described_memory(record: Mapping[str, Any], places: Places) -> str:
+    """Return the byte of memory that a record is about, with the line of its allocation."""
+    if record.get("memory") == "pageable":
         return "pageable memory"
-    where = f"byte {record['offset']} of {record['memory']} memory"
+    where = f"byte {record['offset']} of {record.get('memory', 'device')} memory"
     line, file = places.line({"line": 0, "pc": record["allocated"]}) if record["allocated"] else (0, "")
     return f"{where} (allocated in line {line}{f' of {file}' if file else ''})" if line else where

@@ -21,8 +21,10 @@ from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource
 from mlsys_labkit.cuda.program.ordering import Places, ordering_finding
 from mlsys_labkit.cuda.program.result import Launch
 from mlsys_labkit.cuda.program.rewrite import find_kernels
+from mlsys_labkit.cuda.program.unwritten import unwritten_finding
 from mlsys_labkit.cuda.source.functions import device_functions
 
+_ABOUT_MEMORY = {"ordering": ordering_finding, "unwritten": unwritten_finding}
 _HOST = "host memory "  # marks an argument that points to it
 _FREED = "freed memory "
 _HOST_END = 0x200000000000  # of the addresses that host pointers are moved to (native/host/launch_api.cpp)
@@ -58,9 +60,9 @@ def read_story(path: Path, program: CompiledProgram) -> Story:
             leaks.append((record["pc"] - 1 - image, record["bytes"]))
         elif record["record"] == "crash":
             crash = _crash(record, image, lines)
-        elif record["record"] == "ordering":
+        elif record["record"] in _ABOUT_MEMORY:
             places = Places(lines.table, image, program.source.main.lines, program.source.name)
-            _add(findings, [ordering_finding(record, places)])
+            _add(findings, [_ABOUT_MEMORY[record["record"]](record, places)])
         else:
             launch = _launch(record)
             launches.append(launch)

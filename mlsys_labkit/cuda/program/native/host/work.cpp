@@ -5,6 +5,7 @@
 #include "context.h"
 #include "outcome.h"
 #include "settings.h"
+#include "unwritten.h"
 
 namespace lk::host {
 
@@ -26,6 +27,9 @@ void add_rows(std::vector<Span>& spans, const Rows& rows, const Transfer& size, 
 
 cudaError_t run_work(CUstream_st& stream, const Work& work) {
     if (work.child) return run_graph(*work.child, stream);
+    for (const Span& span : work.spans) {
+        if (!span.writes) note_unwritten(work.site, span.begin, span.end);
+    }
     const cudaError_t error = work.run ? work.run() : cudaSuccess;
     if (error == cudaSuccess) ordering().add(stream, work.site, {work.spans, take_kernel_footprint()});
     return error;

@@ -38,8 +38,16 @@ struct Product {
                is_matrix(c, m, n, ldc, bytes_of(type_c));
     }
 
+    void note_reads(const void* a, const void* b, const void* c, bool adds) const {
+        const bool plain_a = op_a == CUBLAS_OP_N, plain_b = op_b == CUBLAS_OP_N;
+        reads_matrix(a, plain_a ? m : k, plain_a ? k : m, lda, bytes_of(type_a));
+        reads_matrix(b, plain_b ? k : n, plain_b ? n : k, ldb, bytes_of(type_b));
+        if (adds) reads_matrix(c, m, n, ldc, bytes_of(type_c));
+    }
+
     template <class T>
     void computed(T alpha, const void* a, const void* b, T beta, void* c, cudaDataType_t own) const {
+        note_reads(a, b, c, beta != T(0));
         if (type_a == own && type_b == own && type_c == own) {
             multiply(op_a, op_b, m, n, k, alpha, static_cast<const T*>(a), lda, static_cast<const T*>(b), ldb, beta,
                      static_cast<T*>(c), ldc);
@@ -107,9 +115,10 @@ const void* moved(const void* data, cudaDataType_t type, long long elements) {
     return static_cast<const char*>(data) + elements * static_cast<long long>(bytes_of(type));
 }
 
-cublasStatus_t copy_strided(int rows, int columns, int size, const void* from, int from_rows, void* to, int to_rows) {
+[[gnu::always_inline]] inline cublasStatus_t copy_strided(int rows, int columns, int size, const void* from, int from_rows, void* to, int to_rows) {
     if (size <= 0 || from_rows < rows || to_rows < rows) return CUBLAS_STATUS_INVALID_VALUE;
     const size_t bytes = size_t(size);
+    const LibraryCall call(reinterpret_cast<uint64_t>(__builtin_return_address(0)));
     const cudaError_t error = cudaMemcpy2D(to, size_t(to_rows) * bytes, from, size_t(from_rows) * bytes,
                                            size_t(rows) * bytes, size_t(columns), cudaMemcpyDefault);
     return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_MAPPING_ERROR;

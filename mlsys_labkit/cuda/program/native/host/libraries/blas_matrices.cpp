@@ -51,6 +51,9 @@ extern "C" {
             const int rows = plain ? m : n, columns = plain ? n : m;                                                         \
             const auto* x = first_of(as_number(lk_x), columns, x_step);                                                      \
             auto* y = first_of(as_number(lk_y), rows, y_step);                                                               \
+            reads_matrix(a, m, n, lda, sizeof(T));                                                                           \
+            reads_vector(lk_x, columns, x_step);                                                                             \
+            if (*as_number(beta) != Number<T>(0)) reads_vector(lk_y, rows, y_step);                                          \
             for (int64_t row = 0; row < rows; ++row) {                                                                       \
                 Number<T> sum = 0;                                                                                           \
                 for (int64_t i = 0; i < columns; ++i) {                                                                      \

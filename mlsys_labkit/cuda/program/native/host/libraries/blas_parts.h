@@ -50,7 +50,7 @@ auto magnitude(T value) {  // of a complex number, as BLAS measures it
 }
 
 template <class Body>
-cublasStatus_t run(cublasHandle_t handle, Body body) {
+[[gnu::always_inline]] inline cublasStatus_t run(cublasHandle_t handle, Body body) {
     if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
     return library_call(CUBLAS_STATUS_EXECUTION_FAILED,
                         "cuBLAS stands in with OpenBLAS and loops on the CPU: its results, not its speed", body);
@@ -59,6 +59,16 @@ cublasStatus_t run(cublasHandle_t handle, Body body) {
 // Vectors with a negative step begin at their end.
 template <class T>
 T* first_of(T* x, int n, int step) { return step < 0 ? x - int64_t(n - 1) * step : x; }
+
+// What a call reads of a vector, and of a matrix in columns.
+template <class T>
+void reads_vector(const T* x, int n, int step) {
+    if (n > 0) library_reads(x, sizeof(T), size_t(n), size_t(std::abs(step)) * sizeof(T));
+}
+
+inline void reads_matrix(const void* data, int rows, int columns, int ld, size_t bytes) {
+    if (rows > 0 && columns > 0) library_reads(data, size_t(rows) * bytes, size_t(columns), size_t(ld) * bytes);
+}
 
 inline bool is_matrix(const void* data, int rows, int columns, int ld, size_t bytes) {
     return rows == 0 || columns == 0 || fits(data, (size_t(columns - 1) * size_t(ld) + size_t(rows)) * bytes);

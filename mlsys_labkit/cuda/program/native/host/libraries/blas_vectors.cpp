@@ -8,6 +8,8 @@ extern "C" {
 #define LK_VECTORS(axpy, scal, copy, exchange, T)                                                                                \
     cublasStatus_t axpy(cublasHandle_t handle, int n, const T* alpha, const T* lk_x, int x_step, T* lk_y, int y_step) {      \
         return run(handle, [=] {                                                                                             \
+            reads_vector(lk_x, n, x_step);                                                                                   \
+            reads_vector(lk_y, n, y_step);                                                                                   \
             const auto* x = first_of(as_number(lk_x), n, x_step);                                                            \
             auto* y = first_of(as_number(lk_y), n, y_step);                                                                  \
             for (int64_t i = 0; i < n; ++i) y[i * y_step] += *as_number(alpha) * x[i * x_step];                              \
@@ -16,12 +18,14 @@ extern "C" {
     }                                                                                                                        \
     cublasStatus_t scal(cublasHandle_t handle, int n, const T* alpha, T* x, int x_step) {                                    \
         return run(handle, [=] {                                                                                             \
+            reads_vector(x, n, x_step);                                                                                      \
             for (int64_t i = 0; i < n; ++i) as_number(x)[i * x_step] *= *as_number(alpha);                                   \
             return CUBLAS_STATUS_SUCCESS;                                                                                    \
         });                                                                                                                  \
     }                                                                                                                        \
     cublasStatus_t copy(cublasHandle_t handle, int n, const T* lk_x, int x_step, T* lk_y, int y_step) {                      \
         return run(handle, [=] {                                                                                             \
+            reads_vector(lk_x, n, x_step);                                                                                   \
             const T* x = first_of(lk_x, n, x_step);                                                                          \
             T* y = first_of(lk_y, n, y_step);                                                                                \
             for (int64_t i = 0; i < n; ++i) y[i * y_step] = x[i * x_step];                                                   \
@@ -30,6 +34,8 @@ extern "C" {
     }                                                                                                                        \
     cublasStatus_t exchange(cublasHandle_t handle, int n, T* lk_x, int x_step, T* lk_y, int y_step) {                            \
         return run(handle, [=] {                                                                                             \
+            reads_vector(lk_x, n, x_step);                                                                                   \
+            reads_vector(lk_y, n, y_step);                                                                                   \
             T* x = first_of(lk_x, n, x_step);                                                                                \
             T* y = first_of(lk_y, n, y_step);                                                                                \
             for (int64_t i = 0; i < n; ++i) std::swap(y[i * y_step], x[i * x_step]);                                         \
@@ -39,6 +45,8 @@ extern "C" {
 #define LK_DOT_AS(name, T, conjugate)                                                                                        \
     cublasStatus_t name(cublasHandle_t handle, int n, const T* lk_x, int x_step, const T* lk_y, int y_step, T* result) {     \
         return run(handle, [=] {                                                                                             \
+            reads_vector(lk_x, n, x_step);                                                                                   \
+            reads_vector(lk_y, n, y_step);                                                                                   \
             const auto* x = first_of(as_number(lk_x), n, x_step);                                                            \
             const auto* y = first_of(as_number(lk_y), n, y_step);                                                            \
             Number<T> sum = 0;                                                                                               \
@@ -52,6 +60,7 @@ extern "C" {
 #define LK_EXTREME(name, T, order)                                                                                           \
     cublasStatus_t name(cublasHandle_t handle, int n, const T* lk_x, int x_step, int* result) {                              \
         return run(handle, [=] {                                                                                             \
+            reads_vector(lk_x, n, x_step);                                                                                   \
             const auto* x = as_number(lk_x);                                                                                 \
             int64_t best = 0;                                                                                                \
             for (int64_t i = 1; i < n; ++i) {                                                                                \
@@ -64,6 +73,7 @@ extern "C" {
 #define LK_SIZES(nrm2, asum, amax, amin, T, Real)                                                                            \
     cublasStatus_t nrm2(cublasHandle_t handle, int n, const T* x, int x_step, Real* result) {                                \
         return run(handle, [=] {                                                                                             \
+            reads_vector(x, n, x_step);                                                                                      \
             double sum = 0;                                                                                                  \
             for (int64_t i = 0; i < n; ++i) sum += double(std::norm(as_number(x)[i * x_step]));                              \
             *result = Real(std::sqrt(sum));                                                                                  \
@@ -72,6 +82,7 @@ extern "C" {
     }                                                                                                                        \
     cublasStatus_t asum(cublasHandle_t handle, int n, const T* x, int x_step, Real* result) {                                \
         return run(handle, [=] {                                                                                             \
+            reads_vector(x, n, x_step);                                                                                      \
             Real sum = 0;                                                                                                    \
             for (int64_t i = 0; i < n; ++i) sum += magnitude(as_number(x)[i * x_step]);                                      \
             *result = sum;                                                                                                   \

@@ -174,7 +174,7 @@ void complete(std::vector<Complex>& all, const std::vector<int>& sizes, const st
 }
 
 template <class In, class Out, class Load, class Store>
-cufftResult execute(cufftHandle handle, cufftType type, In* in, Out* out, int direction, Load load, Store store) {
+[[gnu::always_inline]] inline cufftResult execute(cufftHandle handle, cufftType type, In* in, Out* out, int direction, Load load, Store store) {
     const auto found = plans().find(handle);
     if (found == plans().end() || found->second.sizes.empty()) return CUFFT_INVALID_PLAN;
     const Plan& plan = found->second;
@@ -187,7 +187,11 @@ cufftResult execute(cufftHandle handle, cufftType type, In* in, Out* out, int di
         if (!fits(in, from, plan.batch) || !fits(out, to, plan.batch)) return CUFFT_EXEC_FAILED;
         std::vector<Complex> all(count_of(plan.sizes)), read(count_of(from.sizes));
         for (int batch = 0; batch < plan.batch; ++batch) {
-            for (size_t i = 0; i < read.size(); ++i) read[i] = load(*at(in, from, batch, i));
+            for (size_t i = 0; i < read.size(); ++i) {
+                const In* one = at(in, from, batch, i);
+                library_reads(one, sizeof *one);
+                read[i] = load(*one);
+            }
             if (from_half) {
                 complete(all, plan.sizes, read);
             } else {

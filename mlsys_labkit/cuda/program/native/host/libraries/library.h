@@ -8,11 +8,13 @@
 #include "context.h"
 #include "heap.h"
 #include "journal.h"
+#include "unwritten.h"
 
 namespace lk::host {
 
+// Inlined, so that the return address is the program's: the library's functions call this one, by their own helpers.
 template <class Status, class Body>
-Status library_call(Status failed, const char* note, Body body) {
+[[gnu::always_inline]] inline Status library_call(Status failed, const char* note, Body body) {
     const std::lock_guard<std::recursive_mutex> held(context().lock);
     if (is_capturing()) {  // its stream is not known here, and it runs at once
         spoil_captures(cudaErrorStreamCaptureUnsupported);
@@ -21,6 +23,7 @@ Status library_call(Status failed, const char* note, Body body) {
     }
     if (context().synchronize() != cudaSuccess) return failed;
     journal().note_once(note);
+    const LibraryCall call(reinterpret_cast<uint64_t>(__builtin_return_address(0)));
     const Opened open;
     return body();
 }

@@ -10,6 +10,7 @@ namespace cub {
 namespace lk_detail {
 
 using thrust::lk_detail::Opened;
+using thrust::lk_detail::note_reads;
 using thrust::lk_detail::unwrapped;
 template <class Iterator>
 using Value = std::decay_t<decltype(*unwrapped(std::declval<Iterator>()))>;
@@ -30,6 +31,7 @@ cudaError_t two_calls(void* storage, size_t& bytes, Body body) {
 
 template <class In, class Out, class T, class Operation, class Count>
 void reduce(In in, Out out, Count count, Operation operation, T sum) {
+    note_reads(in, count);
     for (Count i = 0; i < count; ++i) sum = operation(sum, in[i]);
     *out = sum;
 }
@@ -42,6 +44,8 @@ void radix_sort(const Key* keys_in, Key* keys_out, const Item* values_in, Item* 
         Key key;
         Item item;
     };
+    note_reads(keys_in, count);
+    if (values_in) note_reads(values_in, count);
     std::vector<One> all;
     all.reserve(size_t(count));
     for (Count i = 0; i < count; ++i) {
@@ -118,6 +122,7 @@ struct DeviceScan {
         return lk_detail::two_calls(storage, bytes, [=] {
             if (count == 0) return;
             const auto from = lk_detail::unwrapped(in);
+            lk_detail::note_reads(from, count);
             lk_detail::Value<In> sum = from[0];
             for (Count i = 0; i < count; ++i) {
                 if (i > 0) sum = operation(sum, from[i]);
@@ -129,6 +134,7 @@ struct DeviceScan {
     static cudaError_t ExclusiveScan(void* storage, size_t& bytes, In in, Out out, Operation operation, T initial, Count count,
                                      cudaStream_t = 0) {
         return lk_detail::two_calls(storage, bytes, [=] {
+            lk_detail::note_reads(lk_detail::unwrapped(in), count);
             T sum = initial;
             for (Count i = 0; i < count; ++i) {
                 const T value = lk_detail::unwrapped(in)[i];
@@ -207,6 +213,7 @@ private:
     template <class In, class Out, class Chosen, class Count, class Wanted>
     static cudaError_t kept(void* storage, size_t& bytes, In in, Out out, Chosen chosen, Count count, Wanted wanted) {
         return lk_detail::two_calls(storage, bytes, [=]() mutable {
+            lk_detail::note_reads(in, count);
             Count number = 0;
             for (Count i = 0; i < count; ++i) {
                 if (wanted(i)) out[number++] = in[i];

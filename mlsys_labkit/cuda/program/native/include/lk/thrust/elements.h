@@ -9,15 +9,15 @@
 
 namespace thrust {
 
-inline constexpr lk_detail::Algorithm for_each{[](auto first, auto last, auto function) {
+inline constexpr auto for_each = lk_detail::writer([](auto first, auto last, auto function) {
     std::for_each(first, last, function);
     return last;
-}};
+});
 
-inline constexpr lk_detail::Algorithm for_each_n{[](auto first, auto count, auto function) {
+inline constexpr auto for_each_n = lk_detail::writer([](auto first, auto count, auto function) {
     for (decltype(count) i = 0; i < count; ++i, ++first) function(*first);
     return first;
-}};
+});
 
 inline constexpr lk_detail::Algorithm copy{[](auto first, auto last, auto out) { return std::copy(first, last, out); }};
 
@@ -33,28 +33,28 @@ inline constexpr lk_detail::Algorithm copy_if{lk_detail::Overloads{
     },
 }};
 
-inline constexpr lk_detail::Algorithm fill{[](auto first, auto last, const auto& value) { std::fill(first, last, value); }};
+inline constexpr auto fill = lk_detail::writer([](auto first, auto last, const auto& value) { std::fill(first, last, value); });
 
-inline constexpr lk_detail::Algorithm fill_n{[](auto first, auto count, const auto& value) {
+inline constexpr auto fill_n = lk_detail::writer([](auto first, auto count, const auto& value) {
     std::fill_n(first, count, value);
     return first + count;
-}};
+});
 
-inline constexpr lk_detail::Algorithm sequence{lk_detail::Overloads{
+inline constexpr auto sequence = lk_detail::writer(lk_detail::Overloads{
     [](auto first, auto last) { std::iota(first, last, lk_detail::Value<decltype(first)>{}); },
     [](auto first, auto last, auto start) { std::iota(first, last, start); },
     [](auto first, auto last, auto start, auto step) {
         for (size_t i = 0; first != last; ++first) *first = start + step * i++;
     },
-}};
+});
 
-inline constexpr lk_detail::Algorithm tabulate{[](auto first, auto last, auto function) {
+inline constexpr auto tabulate = lk_detail::writer([](auto first, auto last, auto function) {
     for (std::ptrdiff_t i = 0; first != last; ++first) *first = function(i++);
-}};
+});
 
-inline constexpr lk_detail::Algorithm generate{[](auto first, auto last, auto generator) {
+inline constexpr auto generate = lk_detail::writer([](auto first, auto last, auto generator) {
     std::generate(first, last, generator);
-}};
+});
 
 inline constexpr lk_detail::Algorithm transform{[](auto first, auto last, auto out, auto... more) {
     return std::transform(first, last, out, more...);

@@ -59,18 +59,29 @@ auto wrapped(std::pair<First, Second> plain) {
     return std::make_pair(as_given<first, Arguments...>(plain.first), as_given<second, Arguments...>(plain.second));
 }
 
+// What begins with a range or a count of elements reads them. Inlined, as its caller is: the finding names the program's line.
+template <class First, class Second, class... Rest>
+[[gnu::always_inline]] inline void note_read_range(First first, Second second, const Rest&...) {
+    if constexpr (std::is_same_v<First, Second>) {
+        if constexpr (std::is_pointer_v<First>) note_reads(first, second - first);
+    } else if constexpr (std::is_integral_v<Second>) {
+        note_reads(first, second);
+    }
+}
+
 // An algorithm takes a policy first or not, and opens device memory while it runs. Its body sees device pointers as plain ones;
 // what it returns becomes the caller's kind of iterator again.
-template <class Body>
+template <class Body, bool reads = true>
 struct Algorithm {
     Body body;
 
     template <class First, class... Rest>
-    auto operator()(const First& first, const Rest&... rest) const {
+    [[gnu::always_inline]] inline auto operator()(const First& first, const Rest&... rest) const {
         if constexpr (std::is_base_of_v<execution_policy_base, First>) {
             return (*this)(rest...);
         } else {
             const Opened open;
+            if constexpr (reads && sizeof...(Rest) > 0) note_read_range(unwrapped(first), unwrapped(rest)...);
             if constexpr (std::is_void_v<decltype(body(unwrapped(first), unwrapped(rest)...))>) {
                 body(unwrapped(first), unwrapped(rest)...);
             } else {
@@ -82,6 +93,10 @@ struct Algorithm {
 
 template <class Body>
 Algorithm(Body) -> Algorithm<Body>;
+
+// An algorithm that may only write its first range.
+template <class Body>
+constexpr Algorithm<Body, false> writer(Body body) { return {body}; }
 
 template <class... Bodies>
 struct Overloads : Bodies... {

@@ -12,6 +12,8 @@ extern "C" {
 // Device memory is closed to host code; between these two calls it is open. Inside a kernel they do nothing.
 void lk_open_device_memory();
 void lk_close_device_memory();
+// What an algorithm is about to read: check finds what nothing has written.
+void lk_library_reads(const void* data, std::size_t bytes);
 }
 
 namespace thrust {
@@ -24,6 +26,14 @@ struct Opened {
     Opened& operator=(const Opened&) = delete;
 };
 
+// Elements that an algorithm reads through plain pointers; other iterators have none of their own.
+template <class Iterator, class Count>
+[[gnu::always_inline]] inline void note_reads(Iterator first, Count count) {
+    if constexpr (std::is_pointer_v<Iterator>) {
+        if (count > 0) lk_library_reads(first, static_cast<std::size_t>(count) * sizeof *first);
+    }
+}
+
 }  // namespace lk_detail
 
 // What *pointer and vector[i] give: a value to read and to assign, through memory that host code cannot touch itself.
@@ -33,8 +43,9 @@ public:
     explicit device_reference(T* address) : address_(address) {}
     device_reference(const device_reference&) = default;
 
-    operator std::remove_const_t<T>() const {
+    [[gnu::always_inline]] inline operator std::remove_const_t<T>() const {
         const lk_detail::Opened open;
+        lk_library_reads(address_, sizeof(T));
         return *address_;
     }
 
