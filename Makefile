@@ -71,7 +71,7 @@ soak: $(VENV)/.hub-ready
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/startup.py && $(BIN)/python benchmarks/timer.py && $(BIN)/python benchmarks/execute.py
 	$(BIN)/python benchmarks/cuda_simulator.py && $(BIN)/python benchmarks/cuda_model.py && $(BIN)/python benchmarks/lab_ladder.py
-	$(BIN)/python benchmarks/triton_kernels.py
+	$(BIN)/python benchmarks/beside_numba.py && $(BIN)/python benchmarks/triton_kernels.py
 	$(BIN)/python benchmarks/ranks.py && $(BIN)/python benchmarks/planner.py && $(BIN)/python benchmarks/serving.py
 	$(BIN)/python benchmarks/grading.py
 	$(BIN)/python benchmarks/lab_memory.py

@@ -296,7 +296,7 @@ class numba_python:
         quiet = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "numba"]
         done = subprocess.run([python, *quiet], capture_output=True, text=True)
         if done.returncode:
-            print(f"tiled: skipped, numba does not install: {done.stderr.strip().splitlines()[-1]}")
+            print(f"skipped: numba does not install: {done.stderr.strip().splitlines()[-1]}")
             return None
         return python
 
