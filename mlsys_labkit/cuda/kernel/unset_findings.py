@@ -36,6 +36,13 @@ def unset_findings(source: str, kernels: Iterable[str] = ()) -> list[KernelFindi
     ]
 
 
+def with_unset(unset: Iterable[KernelFinding], found: Iterable[KernelFinding]) -> list[KernelFinding]:
+    """Return findings of the text, then those of a launch, each variable once."""
+    known = list(unset)
+    named = {(one.kind, one.array) for one in known}
+    return known + [one for one in found if (one.kind, one.array) not in named]
+
+
 @functools.lru_cache(maxsize=64)
 def _unset(source: str, kernel: str | None) -> tuple[UnsetVariable, ...]:
     return tuple(unset_variables(Source(source), kernel))

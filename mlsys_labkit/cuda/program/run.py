@@ -21,7 +21,7 @@ from mlsys_labkit.cuda.cache import Cache
 from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.kernel.gcc.flags import Build
 from mlsys_labkit.cuda.kernel.gcc.toolchain import find_toolchain
-from mlsys_labkit.cuda.kernel.unset_findings import unset_findings
+from mlsys_labkit.cuda.kernel.unset_findings import unset_findings, with_unset
 from mlsys_labkit.cuda.program import libraries
 from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource, compile_program, runner, sample_headers
 from mlsys_labkit.cuda.program.records import read_story
@@ -125,7 +125,7 @@ def run_program(
     unset = unset_findings(source.main.text, {one.kernel for one in result.launches}) if check else ()
     idle = tuple(f"-D {name}: the program has no constant {name} to replace" for name in source.unused_defines())
     steps = () if check or in_step else _warp_steps(source, {one.kernel.split("<")[0] for one in result.launches})
-    return replace(result, findings=(*unset, *result.findings), notes=(*idle, *steps, *result.notes))
+    return replace(result, findings=tuple(with_unset(unset, result.findings)), notes=(*idle, *steps, *result.notes))
 
 
 def _warp_steps(source: ProgramSource, launched: set[str]) -> tuple[str, ...]:

@@ -21,7 +21,9 @@ _OF_THREAD = frozenset(("threadIdx", "blockIdx"))
 
 
 @dataclass(frozen=True)
-class _Array:
+class LocalArray:
+    """A local array, by the indices of its tokens in the code."""
+
     name: str
     index: int  # of its name in the code
     end: int  # of its declaration: the semicolon
@@ -39,18 +41,22 @@ def local_array_edits(source: Source) -> Iterator[Edit]:
 
     Reference: NVIDIA, "CUDA C++ Programming Guide", "Device Memory Accesses", local memory.
     """
+    for _, array in arrays_of_local_memory(source):
+        end = source.code[array.end].end
+        yield end, end, f" LK_LOCAL({array.name}, {int(array.is_set)})"
+
+
+def arrays_of_local_memory(source: Source) -> Iterator[tuple[int, LocalArray]]:
+    """Yield each such array with the index of its name in the code."""
     for function in device_functions(source):
         arrays = list(_arrays(source, function))
         if not arrays:
             continue
         names = _Names(source, function)
-        for array in arrays:
-            if names.index_at_run_time(array):
-                end = source.code[array.end].end
-                yield end, end, f" LK_LOCAL({array.name}, {int(array.is_set)})"
+        yield from ((array.index, array) for array in arrays if names.index_at_run_time(array))
 
 
-def _arrays(source: Source, function: DeviceFunction) -> Iterator[_Array]:
+def _arrays(source: Source, function: DeviceFunction) -> Iterator[LocalArray]:
     code, closing = source.code, source.closing
     braces = [function.opening]
     begin = index = function.opening + 1
@@ -77,7 +83,7 @@ def _is_list(source: Source, brace: int) -> bool:
     return _is_list(source, opening - 1) if before == "{" else before in ("=", "]", ",", "(")
 
 
-def _declared(source: Source, begin: int, end: int, scope: int) -> Iterator[_Array]:
+def _declared(source: Source, begin: int, end: int, scope: int) -> Iterator[LocalArray]:
     """Yield the arrays of one declaration, ``float a[4], b[2][2] = {}``."""
     code, closing = source.code, source.closing
     words = [token.text for token in code[begin:end]]
@@ -100,7 +106,7 @@ def _declared(source: Source, begin: int, end: int, scope: int) -> Iterator[_Arr
         while behind < end and code[behind].text != ",":
             behind = closing[behind] + 1 if code[behind].text in ("(", "[", "{") else behind + 1
         if is_array:
-            yield _Array(code[name].text, name, end, scope, is_set)
+            yield LocalArray(code[name].text, name, end, scope, is_set)
         at = behind + 1
 
 
@@ -125,7 +131,7 @@ class _Names:
                 if any(self._is_at_run_time(index) for index in range(begin, end)):
                     self.at_run_time.add(name)
 
-    def index_at_run_time(self, array: _Array) -> bool:
+    def index_at_run_time(self, array: LocalArray) -> bool:
         """Return whether one of the array's subscripts is known only at run time."""
         code, closing = self.code, self.source.closing
         for index in range(array.end, array.scope):

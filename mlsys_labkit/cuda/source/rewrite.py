@@ -6,10 +6,19 @@ from mlsys_labkit.cuda.source.alignment import aligned_struct_edits, alignment_e
 from mlsys_labkit.cuda.source.assembly import assembly_edits
 from mlsys_labkit.cuda.source.braces import brace_edits
 from mlsys_labkit.cuda.source.local_arrays import local_array_edits
+from mlsys_labkit.cuda.source.local_reads import local_read_edits
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.unroll import unroll_edits
 
-_PASSES = (unroll_edits, alignment_edits, assembly_edits, brace_edits, aligned_struct_edits, local_array_edits)
+_PASSES = (
+    unroll_edits,
+    alignment_edits,
+    assembly_edits,
+    brace_edits,
+    aligned_struct_edits,
+    local_array_edits,
+    local_read_edits,
+)
 
 
 def rewrite(source: Source) -> str:

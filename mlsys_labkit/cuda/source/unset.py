@@ -80,7 +80,7 @@ def unset_variables(source: Source, kernel: str | None = None) -> list[UnsetVari
     """
     functions = list(device_functions(source))
     called = _called(source, functions, kernel) if kernel else {one.name for one in functions}
-    reader = _Reader(source)
+    reader = VariableReader(source)
     return [
         unset
         for function in functions
@@ -105,18 +105,27 @@ def _called(source: Source, functions: list[DeviceFunction], kernel: str) -> set
 
 
 @dataclass(frozen=True)
-class _Variable:
+class LocalVariable:
+    """A local variable that is declared without a value."""
+
     name: str
     index: int  # in the code, of its name in the declaration
     dimensions: int
     end: int  # of its scope
 
 
-class _Escaped(Exception):
+class EscapedError(Exception):
     """A use that may set the variable in a way that its text does not show."""
 
 
-class _Reader:
+class VariableReader:
+    """A reader of the declarations and of the uses of local variables.
+
+    Attributes:
+        around: for each token of the code the index of the bracket that is open there.
+        in_macros: the words in the texts of macros.
+    """
+
     def __init__(self, source: Source) -> None:
         self.source, self.code = source, source.code
         self.around = _around(source)
@@ -124,17 +133,20 @@ class _Reader:
         self.in_macros = {word for text in macros for word in re.findall(r"\w+", text)}
 
     def unset_in(self, function: DeviceFunction) -> Iterator[UnsetVariable]:
-        code = self.code
-        for begin in range(function.opening + 1, function.closing):
-            if code[begin - 1].text not in (";", "{", "}", ":") or not self._is_block(self.around[begin]):
-                continue
-            for variable in self._declared(begin):
-                used = self._first_use(variable)
-                if used is not None:
-                    line = code[variable.index].line
-                    yield UnsetVariable(variable.name, function.name, code[used].line, line)
+        """Yield the variables of a function that are read and that no statement sets."""
+        for variable in self.variables_in(function):
+            used = self._first_use(variable)
+            if used is not None:
+                line = self.code[variable.index].line
+                yield UnsetVariable(variable.name, function.name, self.code[used].line, line)
 
-    def _declared(self, index: int) -> Iterator[_Variable]:
+    def variables_in(self, function: DeviceFunction) -> Iterator[LocalVariable]:
+        """Yield the variables that a function declares without a value."""
+        for begin in range(function.opening + 1, function.closing):
+            if self.code[begin - 1].text in (";", "{", "}", ":") and self._is_block(self.around[begin]):
+                yield from self._declared(begin)
+
+    def _declared(self, index: int) -> Iterator[LocalVariable]:
         """Yield the variables without a value in the declaration that begins at ``index``, if one does."""
         code, closing = self.code, self.source.closing
         begin = index
@@ -151,14 +163,14 @@ class _Reader:
             while code[index].text == "[":
                 index, dimensions = closing[index] + 1, dimensions + 1
             if code[name].kind == "identifier" and code[index].text in (",", ";"):
-                yield _Variable(code[name].text, name, dimensions, scope)
+                yield LocalVariable(code[name].text, name, dimensions, scope)
             while code[index].text not in (",", ";", "}") and index < scope:
                 index = closing[index] + 1 if code[index].text in ("(", "[", "{") else index + 1
             if code[index].text != ",":
                 return
             index += 1
 
-    def _first_use(self, variable: _Variable) -> int | None:
+    def _first_use(self, variable: LocalVariable) -> int | None:
         """Return the index of the first use of a variable that is read and never set."""
         if variable.name in self.in_macros:
             return None
@@ -167,8 +179,8 @@ class _Reader:
             if self.code[index].text != variable.name or self.code[index - 1].text in (".", "->", "::"):
                 continue
             try:
-                use = self._use(variable, index)
-            except _Escaped:
+                use = self.use(variable, index)
+            except EscapedError:
                 return None
             if use == "set":
                 return None
@@ -179,26 +191,26 @@ class _Reader:
     def _is_block(self, opening: int) -> bool:
         return self.code[opening].text == "{" and self.code[opening - 1].text in _BLOCKS
 
-    def _use(self, variable: _Variable, index: int) -> str:
-        """Return "read", "update" (reads and writes), "set" or "" for one mention. Raises _Escaped."""
+    def use(self, variable: LocalVariable, index: int) -> str:
+        """Return "read", "update" (reads and writes), "set" or "" for one mention. Raises EscapedError."""
         code, closing = self.code, self.source.closing
         before = code[index - 1]
         if before.kind == "identifier" and before.text not in _WORDS:
-            raise _Escaped  # another variable of this name
+            raise EscapedError  # another variable of this name
         end, subscripts = index + 1, 0
         while code[end].text == "[":
             end, subscripts = closing[end] + 1, subscripts + 1
         if subscripts < variable.dimensions:
-            raise _Escaped  # an array as a whole is its address
+            raise EscapedError  # an array as a whole is its address
         while code[end].text == "." and code[end + 2].text != "(":
             end += 2
         if code[end].text in (".", "->"):
-            raise _Escaped
+            raise EscapedError
         start = index
         while code[start - 1].text == "(" and code[end].text == ")" and not self._callee(start - 1):
             start, end = start - 1, end + 1
         if self._is_address(start) or self._is_reference(index):
-            raise _Escaped
+            raise EscapedError
         after = self._operator(end)
         if after == "=":
             return "read" if self._reads_itself(variable, end + 1) else "set"
@@ -241,7 +253,7 @@ class _Reader:
         text = self.code[index].text
         return text in (">", "auto", "const", "&") or text in _NUMBERS or bool(_TYPE.fullmatch(text))
 
-    def _reads_itself(self, variable: _Variable, begin: int) -> bool:
+    def _reads_itself(self, variable: LocalVariable, begin: int) -> bool:
         """Return whether the value assigned from ``begin`` on contains the variable under no condition."""
         code, index, reads = self.code, begin, False
         opened = self.around[begin]
@@ -260,19 +272,19 @@ class _Reader:
         return before.text if before.kind == "identifier" and before.text != "return" else ""
 
     def _passed(self, start: int, end: int) -> str:
-        """Return "read" for a value; raises _Escaped where a function may take a reference to it."""
+        """Return "read" for a value; raises EscapedError where a function may take a reference to it."""
         code, closing = self.code, self.source.closing
         opening = self.around[start]
         while code[opening].text == "(" and not self._callee(opening):
             start, end, opening = opening, closing[opening] + 1, self.around[opening]
         if code[opening].text == "{" and not self._is_block(opening):
-            raise _Escaped
+            raise EscapedError
         callee = self._callee(opening) if code[opening].text == "(" else ""
         if callee in ("sizeof", "decltype"):
             return ""
         is_whole = code[start - 1].text in ("(", ",") and code[end].text in (")", ",")
         if callee and callee not in _WORDS and is_whole and not self._takes_values(callee, opening):
-            raise _Escaped
+            raise EscapedError
         return "read"
 
     def _takes_values(self, callee: str, opening: int) -> bool:

@@ -32,7 +32,7 @@ from mlsys_labkit.cuda.kernel.simulator import runtime
 from mlsys_labkit.cuda.kernel.simulator.client import LaunchRequest, LaunchResult, LoadedModule, Mode, Simulator
 from mlsys_labkit.cuda.kernel.simulator.decode import LaunchContext, NamedRange, decode_profile
 from mlsys_labkit.cuda.kernel.simulator.explain import decode_findings
-from mlsys_labkit.cuda.kernel.unset_findings import unset_findings
+from mlsys_labkit.cuda.kernel.unset_findings import unset_findings, with_unset
 from mlsys_labkit.cuda.profile import Profile
 from mlsys_labkit.cuda.shape import LaunchShape
 from mlsys_labkit.cuda.source.volatile import has_volatile_accesses
@@ -124,7 +124,7 @@ class SimulatedModule:
     ) -> list[KernelFinding]:
         result, context = self.launch(index, shape, arguments, "check", options)
         unset = unset_findings(self.unit.source.text, [self.unit.kernels[index]])
-        return unset + (decode_findings(result, context()) if result.findings else [])
+        return with_unset(unset, decode_findings(result, context()) if result.findings else [])
 
     def launch(
         self,

@@ -22,6 +22,7 @@ from mlsys_labkit.cuda.kernel.simulator.explain_copies import (
     without_consequences,
 )
 from mlsys_labkit.cuda.kernel.simulator.indices import index_finding, without_known_indices
+from mlsys_labkit.cuda.kernel.simulator.variables import variable_finding
 from mlsys_labkit.cuda.source.returns import may_have_returned
 from mlsys_labkit.cuda.source.source import Source
 
@@ -30,7 +31,7 @@ KINDS = (
     "out_of_bounds", "shared_out_of_bounds", "uninitialized_shared", "shared_race", "global_race", "divergent_barrier",
     "exited_before_barrier", "absent_lane", "division_by_zero", "stack_overflow", "timeout", "assertion", "trap",
     "illegal_address", "misaligned", "unfinished_copy", "uninitialized_global",
-    "index_out_of_bounds", *MESSAGES_OF_COPIES,
+    "index_out_of_bounds", *MESSAGES_OF_COPIES, "uninitialized_variable",
 )  # fmt: skip
 _IN_SHARED = frozenset(MESSAGES_OF_COPIES) | {"unfinished_copy"}
 _REACH_BYTES = 1 << 34  # reach of a wrong int as an index: an address further away comes from another pointer
@@ -66,6 +67,9 @@ def decode_findings(result: RecordedLaunch, context: LaunchContext) -> list[Kern
                 record, (line, source_line(line)), (case.block, case.thread), context.source, shared
             ):
                 findings.append(found)
+            continue
+        if kind == "uninitialized_variable":
+            findings.append(variable_finding(record, (line, source_line(line)), (case.block, case.thread), lines))
             continue
         if (
             kind == "absent_lane"

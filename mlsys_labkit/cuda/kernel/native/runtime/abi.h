@@ -96,6 +96,7 @@ void lk_read(const void* address, unsigned long size);
 void lk_write(void* address, unsigned long size);
 void lk_local(void* array, unsigned long size, int is_set);  // an array that a GPU keeps in local memory; set: with values
 void lk_atomic_load(void* address, int size);
+void lk_local_value(unsigned long long bits, int size, const char* name, int declared);  // of a variable declared without one
 
 // Called in the instrumented build only: asynchronous copies into shared memory, made when they are started. Nobody may touch
 // the destination until the thread has waited for its batch, or has waited for the barrier's phase to end.

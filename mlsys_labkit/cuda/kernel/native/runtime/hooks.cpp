@@ -252,6 +252,17 @@ void lk_local(void* array, unsigned long bytes, int is_set) {
     if (is_set) record_range(begin, bytes, Op::store, HOOK_PC);
 }
 
+// What nothing has set holds the bytes of -ftrivial-auto-var-init=pattern.
+void lk_local_value(unsigned long long bits, int size, const char* name, int declared) {
+    constexpr u64 kPattern = 0xFEFEFEFEFEFEFEFE;
+    Block* block = current();
+    if (bits != kPattern >> (64 - 8 * size) || !block || block->mode != Mode::check) return;
+    FindingRecord finding = make_finding(*block, FindingKind::uninitialized_variable, block->thread_number, HOOK_PC);
+    finding.values[0] = u32(declared);
+    snprintf(finding.text, sizeof finding.text, "%s", name);
+    block->launch->findings.report(finding);
+}
+
 void lk_copy_started(const void* to, unsigned long bytes, const void* barrier, unsigned phase) {
     Recorder* recorder = checker();
     if (!recorder) return;

@@ -55,6 +55,7 @@ enum class FindingKind : uint32_t {
     surplus_arrival,      // values[0]: arrivals of a phase
     abandoned_copy,       // values: whether it is committed, whether it is a store
     cluster_peer,         // values: a rank that is not there, and how many are; 0, 0: a block that has ended or not begun
+    uninitialized_variable,  // text: the name of a local variable; values[0]: the line of its declaration
 };
 
 constexpr uint32_t kNamedOnly = 1;  // bytes of absent_lane: the mask names the lane, and no value of it is read

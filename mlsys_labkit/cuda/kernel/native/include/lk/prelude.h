@@ -7,6 +7,7 @@
 #include "lk/standard.h"
 
 #include "lk/qualifiers.h"
+#include "lk/local_value.h"
 #include "lk/vectors.h"
 #include "lk/builtins.h"
 #include "lk/synchronize.h"
