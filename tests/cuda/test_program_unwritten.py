@@ -7,6 +7,7 @@ from tests.cuda.program_helpers import run
 # Each line with "// @" is to be found, and no other: "d", "f" and "g" are read, and nothing writes them.
 PROGRAM = r"""
 #include <cstdio>
+#include <cublasLt.h>
 #include <cublas_v2.h>
 #include <cub/cub.cuh>
 #include <cufft.h>
@@ -35,7 +36,18 @@ int main() {
   cublasSaxpy(blas, 64, &one, w, 1, g, 1);  // @
   cublasSdot(blas, 32, w, 1, f, 2, &sum);  // @
   cublasSgemv(blas, CUBLAS_OP_N, 4, 4, &one, w, 4, f, 1, &zero, w, 1);  // @
+  cublasSsyrk(blas, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, 4, 4, &one, f, 4, &zero, e, 4);  // @
+  cublasSgeam(blas, CUBLAS_OP_N, CUBLAS_OP_T, 4, 8, &one, w, 4, &zero, f, 8, e, 4);
+  cublasSgeam(blas, CUBLAS_OP_N, CUBLAS_OP_T, 4, 8, &one, w, 4, &one, f, 8, e, 4);  // @
   cublasGetVector(64, 4, f, 1, h, 1);  // @
+  cublasLtHandle_t lt;
+  cublasLtCreate(&lt);
+  cublasLtMatmulDesc_t plain;
+  cublasLtMatmulDescCreate(&plain, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  cublasLtMatrixLayout_t four;
+  cublasLtMatrixLayoutCreate(&four, CUDA_R_32F, 4, 4, 4);
+  cublasLtMatmul(lt, plain, &one, w, four, w, four, &zero, f, four, e, four, nullptr, nullptr, 0, 0);
+  cublasLtMatmul(lt, plain, &one, w, four, f, four, &zero, e, four, e, four, nullptr, nullptr, 0, 0);  // @
   cufftHandle plan;
   cufftPlan1d(&plan, 32, CUFFT_C2C, 1);
   cufftExecC2C(plan, (cufftComplex*)f, (cufftComplex*)w, CUFFT_FORWARD);  // @
@@ -61,5 +73,5 @@ def test_reads_of_unwritten_memory_by_copies_and_libraries_are_found() -> None:
     assert sorted(found) == marked, result
     assert {one.kind for one in result.findings} == {"uninitialized_global"}
     first, second = found[marked[0]], found[marked[1]]
-    assert "the copy reads byte 0 of device memory (allocated in line 12)" in first.message
+    assert "the copy reads byte 0 of device memory (allocated in line 13)" in first.message
     assert "byte 128" in second.message

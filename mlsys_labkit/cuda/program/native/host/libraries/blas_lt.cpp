@@ -25,7 +25,7 @@ Layout& seen(cublasLtMatrixLayout_t opaque) { return *reinterpret_cast<Layout*>(
 Change& seen(cublasLtMatrixTransformDesc_t opaque) { return *reinterpret_cast<Change*>(opaque->data); }
 
 template <class Body>
-cublasStatus_t run(Body body) {
+[[gnu::always_inline]] inline cublasStatus_t run(Body body) {
     return library_call(CUBLAS_STATUS_EXECUTION_FAILED,
                         "cuBLASLt stands in with OpenBLAS and loops on the CPU: its results, not its speed", body);
 }
@@ -94,6 +94,15 @@ bool fits(const Layout& it, const void* data) {
     const int64_t lines = int64_t(by_rows ? it.rows : it.columns), line = int64_t(by_rows ? it.columns : it.rows);
     const int64_t last = (it.batches - 1) * it.stride + (lines - 1) * it.ld + line;
     return last <= 0 || lk::host::fits(data, size_t(last) * bytes_of(it.type));
+}
+
+void note_reads(const Layout& it, const void* data) {
+    const bool by_rows = it.order == CUBLASLT_ORDER_ROW;
+    const size_t lines = by_rows ? it.rows : it.columns, line = by_rows ? it.columns : it.rows, bytes = bytes_of(it.type);
+    for (int64_t batch = 0; batch < it.batches; ++batch) {
+        const char* first = static_cast<const char*>(data) + batch * it.stride * int64_t(bytes);
+        library_reads(first, line * bytes, lines, size_t(it.ld) * bytes);
+    }
 }
 
 cublasStatus_t check(const Description& it, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
@@ -265,6 +274,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         if (!fits(of_a, a) || !fits(of_b, b) || !fits(of_d, d)) return CUBLAS_STATUS_EXECUTION_FAILED;
         const double first = load<double>(alpha, it.scale, 0), second = load<double>(beta, it.scale, 0);
         if (second != 0 && !fits(of_c, c)) return CUBLAS_STATUS_EXECUTION_FAILED;
+        note_reads(of_a, a);
+        note_reads(of_b, b);
+        if (second != 0) note_reads(of_c, c);
         if (it.compute == CUBLAS_COMPUTE_64F || it.compute == CUBLAS_COMPUTE_32I) {
             product(it, first, a, of_a, b, of_b, second, c, of_c, d, of_d);
         } else {

@@ -72,6 +72,9 @@ extern "C" {
                         int y_step, T* a, int lda) {                                                                         \
         return run(handle, [=] {                                                                                             \
             if (!is_matrix(a, m, n, lda, sizeof(T))) return CUBLAS_STATUS_EXECUTION_FAILED;                                  \
+            reads_vector(lk_x, m, x_step);                                                                                   \
+            reads_vector(lk_y, n, y_step);                                                                                   \
+            reads_matrix(a, m, n, lda, sizeof(T));                                                                           \
             const auto* x = first_of(as_number(lk_x), m, x_step);                                                            \
             const auto* y = first_of(as_number(lk_y), n, y_step);                                                            \
             for (int64_t column = 0; column < n; ++column) {                                                                 \
@@ -85,6 +88,8 @@ extern "C" {
     cublasStatus_t name(cublasHandle_t handle, cublasFillMode_t fill, int n, const T* alpha, const T* a, int lda,            \
                         const T* x, int x_step, const T* beta, T* y, int y_step) {                                           \
         return run(handle, [=] {                                                                                             \
+            reads_vector(x, n, x_step);                                                                                      \
+            if (*beta != T(0)) reads_vector(y, n, y_step);                                                                   \
             const std::vector<T> all = full(fill, CUBLAS_OP_N, a, lda, n, true, false);                                      \
             for (int64_t row = 0; row < n; ++row) {                                                                          \
                 T sum = 0;                                                                                                   \
@@ -98,6 +103,7 @@ extern "C" {
     cublasStatus_t name(cublasHandle_t handle, cublasFillMode_t fill, cublasOperation_t op, cublasDiagType_t diagonal,       \
                         int n, const T* a, int lda, T* x, int x_step) {                                                      \
         return run(handle, [=] {                                                                                             \
+            reads_vector(x, n, x_step);                                                                                      \
             const auto all = full(fill, op, as_number(a), lda, n, false, diagonal == CUBLAS_DIAG_UNIT);                      \
             solve(all, stays_lower(fill, op), n, as_number(x), x_step);                                                      \
             return CUBLAS_STATUS_SUCCESS;                                                                                    \
@@ -107,6 +113,7 @@ extern "C" {
     cublasStatus_t name(cublasHandle_t handle, cublasFillMode_t fill, cublasOperation_t op, cublasDiagType_t diagonal,       \
                         int n, const T* a, int lda, T* lk_x, int x_step) {                                                   \
         return run(handle, [=] {                                                                                             \
+            reads_vector(lk_x, n, x_step);                                                                                   \
             const auto all = full(fill, op, as_number(a), lda, n, false, diagonal == CUBLAS_DIAG_UNIT);                      \
             auto* x = as_number(lk_x);                                                                                       \
             std::vector<Number<T>> sums(static_cast<size_t>(n));                                                             \
@@ -122,6 +129,7 @@ extern "C" {
                         const T* a, int lda, const T* beta, T* lk_c, int ldc) {                                              \
         return run(handle, [=] {                                                                                             \
             const bool plain = op == CUBLAS_OP_N;                                                                            \
+            reads_matrix(a, plain ? n : k, plain ? k : n, lda, sizeof(T));                                                   \
             std::vector<Number<T>> all(size_t(n) * size_t(n));                                                               \
             multiply(op, plain ? CUBLAS_OP_T : CUBLAS_OP_N, n, n, k, *as_number(alpha), as_number(a), lda, as_number(a),     \
                      lda, Number<T>(0), all.data(), std::max(1, n));                                                         \
@@ -148,6 +156,8 @@ extern "C" {
     cublasStatus_t name(cublasHandle_t handle, cublasSideMode_t side, cublasFillMode_t fill, int m, int n, const T* alpha,   \
                         const T* a, int lda, const T* b, int ldb, const T* beta, T* c, int ldc) {                            \
         return run(handle, [=] {                                                                                             \
+            reads_matrix(b, m, n, ldb, sizeof(T));                                                                           \
+            if (*as_number(beta) != Number<T>(0)) reads_matrix(c, m, n, ldc, sizeof(T));                                     \
             const int size = side == CUBLAS_SIDE_LEFT ? m : n;                                                               \
             const auto all = full(fill, CUBLAS_OP_N, as_number(a), lda, size, true, false);                                  \
             LK_SIDED(side, all.data(), size, as_number(b), ldb, *as_number(beta), as_number(c), ldc)                         \
@@ -159,6 +169,7 @@ extern "C" {
                         cublasDiagType_t diagonal, int m, int n, const T* alpha, const T* a, int lda, const T* b, int ldb,   \
                         T* c, int ldc) {                                                                                     \
         return run(handle, [=] {                                                                                             \
+            reads_matrix(b, m, n, ldb, sizeof(T));                                                                           \
             const int size = side == CUBLAS_SIDE_LEFT ? m : n;                                                               \
             const auto all = full(fill, op, as_number(a), lda, size, false, diagonal == CUBLAS_DIAG_UNIT);                   \
             const auto before = loaded<Number<T>>({b, type_of<T>(), ldb}, m, n); /* c may be b */                            \
@@ -170,6 +181,7 @@ extern "C" {
     cublasStatus_t name(cublasHandle_t handle, cublasSideMode_t side, cublasFillMode_t fill, cublasOperation_t op,           \
                         cublasDiagType_t diagonal, int m, int n, const T* alpha, const T* a, int lda, T* lk_b, int ldb) {    \
         return run(handle, [=] {                                                                                             \
+            reads_matrix(lk_b, m, n, ldb, sizeof(T));                                                                        \
             const bool left = side == CUBLAS_SIDE_LEFT;                                                                      \
             const int size = left ? m : n, others = left ? n : m;                                                            \
             auto* b = as_number(lk_b);                                                                                       \
@@ -191,6 +203,8 @@ extern "C" {
                         const T* alpha, const T* a, int lda, const T* beta, const T* b, int ldb, T* c, int ldc) {            \
         return run(handle, [=] {                                                                                             \
             const Number<T> first = *as_number(alpha), second = *as_number(beta), zero(0);                                   \
+            if (first != zero) reads_matrix(a, op_a == CUBLAS_OP_N ? m : n, op_a == CUBLAS_OP_N ? n : m, lda, sizeof(T));    \
+            if (second != zero) reads_matrix(b, op_b == CUBLAS_OP_N ? m : n, op_b == CUBLAS_OP_N ? n : m, ldb, sizeof(T));   \
             std::vector<Number<T>> left, right; /* not read where its factor is 0 */                                         \
             if (first != zero) left = loaded<Number<T>>({a, type_of<T>(), lda, op_a}, m, n);                                 \
             if (second != zero) right = loaded<Number<T>>({b, type_of<T>(), ldb, op_b}, m, n);                               \
@@ -205,6 +219,8 @@ extern "C" {
     cublasStatus_t name(cublasHandle_t handle, cublasSideMode_t side, int m, int n, const T* a, int lda, const T* lk_x,      \
                         int x_step, T* c, int ldc) {                                                                         \
         return run(handle, [=] {                                                                                             \
+            reads_vector(lk_x, side == CUBLAS_SIDE_LEFT ? m : n, x_step);                                                    \
+            reads_matrix(a, m, n, lda, sizeof(T));                                                                           \
             const auto* x = first_of(as_number(lk_x), side == CUBLAS_SIDE_LEFT ? m : n, x_step);                             \
             for (int64_t column = 0; column < n; ++column) {                                                                 \
                 for (int64_t row = 0; row < m; ++row) {                                                                      \

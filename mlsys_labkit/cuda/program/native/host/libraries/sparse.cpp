@@ -59,7 +59,7 @@ bool known(std::initializer_list<cudaDataType> types) {
 }
 
 template <class Body>
-cusparseStatus_t run(cusparseHandle_t handle, Body body) {
+[[gnu::always_inline]] inline cusparseStatus_t run(cusparseHandle_t handle, Body body) {
     if (!handle) return CUSPARSE_STATUS_NOT_INITIALIZED;
     return library_call(CUSPARSE_STATUS_EXECUTION_FAILED,
                         "cuSPARSE stands in with loops on the CPU: its results, not its speed", body);
@@ -225,6 +225,7 @@ cusparseStatus_t cusparseSpMV(cusparseHandle_t handle, cusparseOperation_t op, c
     if (x->count != (plain ? a->columns : a->rows) || y->count != (plain ? a->rows : a->columns)) return CUSPARSE_STATUS_INVALID_VALUE;
     if (!known({compute})) return CUSPARSE_STATUS_NOT_SUPPORTED;
     return run(handle, [=] {
+        library_reads(x->values, size_t(x->count) * bytes_of(x->type));
         std::vector<Complex> sums(size_t(y->count));
         const bool right = each(*a, op, [&](long row, long column, Complex value) {
             sums[size_t(row)] += value * load<Complex>(x->values, x->type, column);
