@@ -27,10 +27,14 @@ _FEATURES = (
     (r"\bcudaMemcpy3DPeer\w*", "several GPUs"),
     (r"\bcuda(?:Graphics|GL|EGL|Import|External)\w+", "graphics interoperability"),
     (
-        r"\bCUtensorMap\w*|\bcuTensorMap\w+|\bPFN_cuTensorMap\w+|\bCU_TENSOR_MAP_\w+|\bcp_async_bulk_tensor\w*",
-        "tensor maps",
+        r"\bcuTensorMapEncodeIm2col\w*|\bPFN_cuTensorMapEncodeIm2col\w*|\bCU_TENSOR_MAP_IM2COL_\w+"
+        r"|\bcp_async_bulk_tensor_im2col\w*|\btensormap_(?:replace|cp_fenceproxy)\w*",
+        "tensor maps of im2col, and those that a kernel changes",
     ),
-    (r"\bPFN_cu(?!TensorMap)\w+", "the driver API's entry points"),
+    (
+        r"\bPFN_cu(?!TensorMap(?:EncodeTiled|ReplaceAddress)|GetError(?:String|Name)|GetProcAddress)\w+",
+        "the driver API's entry points",
+    ),
     (
         r"\bcu(?:Tex|Surf)(?:Object|Ref)\w+\s*\(|\bCUDA_(?:RESOURCE|TEXTURE)\w*_DESC\w*|\bCUtexref\b",
         "the driver API's textures",
@@ -47,8 +51,8 @@ _FEATURES = (
 _INSTEAD = {
     "inline PTX wgmma.": "mma.sync, or nvcuda::wmma",
     "inline PTX tcgen05.": "mma.sync, or nvcuda::wmma",
-    "inline PTX cp.async.bulk.tensor": "cp.async.bulk without .tensor",
-    "tensor maps": "cuda::memcpy_async or cp.async.bulk without .tensor",
+    "inline PTX cp.async.bulk.tensor": "cp.async.bulk.tensor with .tile",
+    "tensor maps of im2col": "cuTensorMapEncodeTiled",
     "the driver API's textures": "cudaCreateTextureObject, whose objects are the same",
     "cuRAND's Sobol generators": "curandState or curandStatePhilox4_32_10_t",
     "cuSPARSE's products of two sparse matrices (SpGEMM)": "a product with a dense matrix (cusparseSpMM)",
@@ -90,7 +94,6 @@ _HEADERS = (
     (r"opencv", "OpenCV"),
     (r"torch/|ATen/", "PyTorch's C++ API"),
     (r"nvrtc", "NVRTC"),
-    (r"cudaTypedefs\.h", "the driver API's entry points"),
 )
 _A_SLIP = 0.8  # how alike a name and the one that g++ suggests are; others are only the nearest there is
 _NAMES = (
@@ -176,10 +179,10 @@ def explained(known: Sequence[Diagnostic], complaints: Sequence[Diagnostic]) -> 
 
     Example:
         >>> words = "'{}' was not declared in this scope"
-        >>> complaints = [Diagnostic(1, 0, words.format("CUtensorMap")), Diagnostic(2, 0, words.format("m"))]
-        >>> told = explained(left_out(Source("CUtensorMap m;\\ng(&m);")), complaints)
+        >>> complaints = [Diagnostic(1, 0, words.format("cudaMipmappedArray_t")), Diagnostic(2, 0, words.format("m"))]
+        >>> told = explained(left_out(Source("cudaMipmappedArray_t m;\\ng(&m);")), complaints)
         >>> [(one.line, one.text[:11]) for one in told]
-        [(1, 'tensor maps')]
+        [(1, 'mipmapped a')]
     """
     places = {(one.file, one.line) for one in complaints}
     has_stopped = any("No such file" in one.text for one in complaints)

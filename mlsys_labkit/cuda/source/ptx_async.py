@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlsys_labkit.cuda.source.ptx_operands import Operands
+from mlsys_labkit.cuda.source.ptx_tensor import tensor_copy
 from mlsys_labkit.cuda.source.ptx_text import Instruction
 
 _REDUCTIONS = {"add": "add", "min": "min", "max": "max", "and": "band", "or": "bor", "xor": "bxor"}
@@ -57,14 +58,16 @@ def _arrive(one: Instruction, operands: Operands, *, drops: bool) -> str:
 
 
 def bulk(one: Instruction, operands: Operands) -> str:
-    """Translate a bulk copy, its groups, or a reduction; "" for tensors, which are left out."""
+    """Translate a bulk copy, its groups, or a copy with a tensor map."""
     parts = one.modifiers[2:]  # behind cp.async.bulk
     if parts[:1] == ["commit_group"]:
         return "lk_bulk_commit();"
     if parts[:1] == ["wait_group"]:
         return f"lk_bulk_wait((unsigned){operands.value(one.operands[0])});"
-    if parts[:1] in (["tensor"], ["prefetch"]):
-        return "(void)0;" if parts[:2] == ["prefetch", "L2"] else ""
+    if parts[:1] == ["prefetch"]:
+        return "(void)0;"
+    if parts[:1] == ["tensor"]:
+        return tensor_copy(one, operands)
     spaces = [part for part in parts if part.startswith(("shared", "global"))]
     if len(spaces) != 2:
         return ""
@@ -82,6 +85,8 @@ def bulk(one: Instruction, operands: Operands) -> str:
 def bulk_reduction(one: Instruction, operands: Operands) -> str:
     """Translate ``cp.reduce.async.bulk`` from shared to global memory."""
     parts = one.modifiers
+    if parts[1:4] == ["async", "bulk", "tensor"]:
+        return tensor_copy(one, operands)
     spaces = [part for part in parts if part.startswith(("shared", "global"))]
     operation = next((part for part in parts if part in _REDUCTIONS), "")
     if (

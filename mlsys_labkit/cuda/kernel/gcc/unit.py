@@ -92,12 +92,13 @@ def _dynamic_shared(names: Sequence[str]) -> str:
     """Return assembly with the dynamic shared array and all the student's names for it.
 
     The names are labels without a size: with one they would look like static arrays. It is assembly because no C++
-    declaration gives one array several names that also work in templates.
+    declaration gives one array several names that also work in templates. A block's shared memory begins at a multiple
+    of 1,024 bytes on a GPU, and kernels count on it: a swizzle repeats after as many.
     """
     size = LARGEST_DYNAMIC_BYTES if names else 16
     lines = [
         '.pushsection .tbss,"awT",%nobits',
-        ".balign 128",
+        ".balign 1024",
         *(line for name in (*names, SYMBOL) for line in (f".globl {name}", f".hidden {name}", f"{name}:")),
         f".type {SYMBOL},%object",
         f".size {SYMBOL},{size}",

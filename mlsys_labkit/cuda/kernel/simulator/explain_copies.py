@@ -225,6 +225,22 @@ def cluster_peer(case: Case) -> str:
     )
 
 
+def tensor_map(case: Case) -> str:
+    """Return the sentence for a copy whose tensor map does not fit it."""
+    wrong, value = (int(number) for number in case.record["values"])
+    if wrong == 1:
+        return (
+            f"{case.who} starts a copy with a tensor map at an address where there is none: pass the address of a "
+            "CUtensorMap that cuTensorMapEncodeTiled has made, as a __grid_constant__ parameter or in device memory"
+        )
+    if wrong == 2:
+        return f"{case.who} starts a copy with another number of coordinates than the {value} of its tensor map"
+    return (
+        f"{case.who} starts a copy with a tensor map and with shared memory that is {value} bytes behind a multiple of "
+        "128: declare the array alignas(128)"
+    )
+
+
 MESSAGES = {
     "early_overwrite": early_overwrite,
     "source_in_use": source_in_use,
@@ -236,4 +252,5 @@ MESSAGES = {
     "surplus_arrival": surplus_arrival,
     "abandoned_copy": abandoned_copy,
     "cluster_peer": cluster_peer,
+    "tensor_map": tensor_map,
 }

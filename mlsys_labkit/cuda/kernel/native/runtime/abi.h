@@ -59,6 +59,10 @@ int lk_mbarrier_wait_parity(const void* at, unsigned parity, int may_give_up);
 void lk_bulk_load(void* to, const void* from, unsigned long bytes, void* barrier);
 void lk_bulk_multicast(void* to, const void* from, unsigned long bytes, void* barrier, unsigned ranks);
 void lk_bulk_store(void* to, const void* from, unsigned long bytes, void (*combine)(char*, const char*, unsigned long));
+// The same for a box of a tensor: `map` is a CUtensorMap, `at` has a coordinate for each of its dimensions, the innermost first.
+// ranks: the blocks of the cluster that get it; 0: the one whose shared memory `to` lies in.
+void lk_bulk_tensor_load(void* to, const void* map, const int* at, unsigned rank, void* barrier, unsigned ranks);
+void lk_bulk_tensor_store(const void* map, const int* at, unsigned rank, const void* from, int reduction);
 void lk_bulk_commit();
 void lk_bulk_wait(unsigned left);
 void lk_proxy_fence();

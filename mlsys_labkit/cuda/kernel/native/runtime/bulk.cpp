@@ -26,18 +26,24 @@ void stop_if_misaligned(Block& block, u64 to, u64 from, u64 bytes) {
     stop_launch(block);
 }
 
+// The largest power of two up to kPart that divides a number.
+u64 part_of(u64 number) { return std::min(kPart, number & -number); }
+
+}  // namespace
+
 // The parts of a copy that lie in global memory, as one thread's accesses in check, as warps' requests in profile.
 void record_global(Block& block, u64 address, u64 bytes, Op op) {
     const u64 pc = block.thread->pc;
+    const u64 part = part_of(address | bytes);
     if (block.mode == Mode::check) {
-        for (u64 at = address; at < address + bytes; at += kPart) {
-            if (block.recorder->access(block.thread_number, at, kPart, op, pc) == Verdict::stop) stop_launch(block);
+        for (u64 at = address; at < address + bytes; at += part) {
+            if (block.recorder->access(block.thread_number, at, u32(part), op, pc) == Verdict::stop) stop_launch(block);
         }
     } else if (block.mode == Mode::profile) {
-        for (u64 at = address; at < address + bytes; at += kPart * kWarpSize) {
-            const u64 lanes = std::min<u64>((address + bytes - at) / kPart, kWarpSize);
-            Request request{pc, u32(kPart), op, u32((u64{1} << lanes) - 1), block.warp, {}};
-            for (u64 lane = 0; lane < lanes; lane++) request.addresses[lane] = at + lane * kPart;
+        for (u64 at = address; at < address + bytes; at += part * kWarpSize) {
+            const u64 lanes = std::min<u64>((address + bytes - at) / part, kWarpSize);
+            Request request{pc, u32(part), op, u32((u64{1} << lanes) - 1), block.warp, {}};
+            for (u64 lane = 0; lane < lanes; lane++) request.addresses[lane] = at + lane * part;
             block.recorder->request(request);
         }
     }
@@ -55,6 +61,8 @@ Block& shared_side(Block& block, u64 address, u64 bytes, Op op, u64* offset) {
     block.launch->findings.report(finding);
     stop_launch(block);
 }
+
+namespace {
 
 FindingKind kind_of(const Conflict& conflict) {
     switch (conflict.kind) {
@@ -98,7 +106,9 @@ char* now_at(Block& home, u64 offset) {
 void make(const BulkCopy& copy) {
     char* to = copy.to_home ? now_at(*copy.to_home, copy.to_offset) : copy.to;
     const char* from = copy.from_home ? now_at(*copy.from_home, copy.from_offset) : copy.from;
-    if (copy.combine) copy.combine(to, from, copy.bytes);
+    if (copy.box && copy.to_home) move_box(*copy.box, to, copy.to_home->shared_begin + copy.to_offset);
+    else if (copy.box) move_box(*copy.box, const_cast<char*>(from), copy.from_home->shared_begin + copy.from_offset);
+    else if (copy.combine) copy.combine(to, from, copy.bytes);
     else memcpy(to, from, copy.bytes);
     if (copy.barrier_home) complete_bytes(*copy.barrier_home, copy.barrier, copy.phase, i64(copy.bytes), copy.by);
 }
@@ -106,9 +116,6 @@ void make(const BulkCopy& copy) {
 void start_load(Block& block, void* to, const void* from, u64 bytes, void* barrier) {
     BulkCopy copy;
     copy.bytes = bytes;
-    copy.by = actor(block);
-    Mbarrier& until = barrier_at(block, barrier, &copy.barrier_home, &copy.barrier);
-    copy.phase = until.phase;
     copy.to_home = &shared_side(block, reinterpret_cast<u64>(to), bytes, Op::store, &copy.to_offset);
     u64 offset;
     if (Block* source = home_of(block, reinterpret_cast<u64>(from), &offset)) {
@@ -120,14 +127,29 @@ void start_load(Block& block, void* to, const void* from, u64 bytes, void* barri
         copy.from = static_cast<const char*>(from);
         record_global(block, reinterpret_cast<u64>(from), bytes, Op::load);
     }
-    check_load(block, *copy.to_home, copy.to_offset, bytes, copy.barrier, until);
-    until.flying += bytes;
-    copy.to_home->flying += bytes;
+    launch_load(block, copy, bytes, barrier);
+}
+
+}  // namespace
+
+void launch_load(Block& block, BulkCopy& copy, u64 shared_bytes, void* barrier) {
+    copy.by = actor(block);
+    Mbarrier& until = barrier_at(block, barrier, &copy.barrier_home, &copy.barrier);
+    copy.phase = until.phase;
+    check_load(block, *copy.to_home, copy.to_offset, shared_bytes, copy.barrier, until);
+    until.flying += copy.bytes;
+    copy.to_home->flying += copy.bytes;
     if (block.recorder) block.recorder->bulk_copy(copy.to_home->flying);
     block.cluster->under_way.push_back(copy);
 }
 
-}  // namespace
+void launch_store(Block& block, BulkCopy& copy, u64 shared_bytes) {
+    copy.by = actor(block);
+    copy.group = block.thread->bulk_groups;
+    check_source(block, copy.from_offset, shared_bytes, true);
+    if (block.recorder) block.recorder->bulk_copy(block.flying);
+    block.cluster->under_way.push_back(copy);
+}
 
 void report_conflict(Block& block, const Conflict& conflict, FindingKind kind, const Actor& by, u64 bytes) {
     FindingRecord finding = make_finding(block, kind, by.thread, by.pc);
@@ -191,15 +213,11 @@ void lk_bulk_store(void* to, const void* from, unsigned long bytes, void (*combi
     if (!bytes) return;
     BulkCopy copy;
     copy.bytes = bytes;
-    copy.by = actor(block);
     copy.to = static_cast<char*>(to);
     copy.from_home = &shared_side(block, reinterpret_cast<u64>(from), bytes, Op::load, &copy.from_offset);
-    copy.group = block.thread->bulk_groups;
     copy.combine = combine;
     record_global(block, reinterpret_cast<u64>(to), bytes, combine ? Op::atomic : Op::store);
-    check_source(block, copy.from_offset, bytes, true);
-    if (block.recorder) block.recorder->bulk_copy(block.flying);
-    block.cluster->under_way.push_back(copy);
+    launch_store(block, copy, bytes);
 }
 
 void lk_bulk_commit() {

@@ -8,6 +8,7 @@
 
 #include "async_checks.h"
 #include "engine.h"
+#include "tensor_box.h"
 
 namespace lk {
 
@@ -47,6 +48,7 @@ struct BulkCopy {
     u32 group = 0;
     Actor by;
     void (*combine)(char* to, const char* from, unsigned long bytes) = nullptr;  // a reduction
+    std::shared_ptr<const TensorBox> box;  // of a copy with a tensor map, which says where in global memory it is
 };
 
 // bar.sync of a part of the block.
@@ -93,6 +95,12 @@ bool give_up_waits(Block& block);
 bool report_stuck_barrier(Block& block);
 
 // bulk.cpp
+// The block and the offset of `bytes` of shared memory; the launch ends where there are not as many.
+Block& shared_side(Block& block, u64 address, u64 bytes, Op op, u64* offset);
+void record_global(Block& block, u64 address, u64 bytes, Op op);
+// Starts a copy of `copy.bytes`, which fill or are read from `shared_bytes` of shared memory.
+void launch_load(Block& block, BulkCopy& copy, u64 shared_bytes, void* barrier);
+void launch_store(Block& block, BulkCopy& copy, u64 shared_bytes);
 void make_copies(Cluster& cluster);
 void end_copies(Block& block);  // when a block has ended
 void report_conflict(Block& block, const Conflict& conflict, FindingKind kind, const Actor& by, u64 bytes);

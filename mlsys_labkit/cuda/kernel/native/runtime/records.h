@@ -55,6 +55,7 @@ enum class FindingKind : uint32_t {
     surplus_arrival,      // values[0]: arrivals of a phase
     abandoned_copy,       // values: whether it is committed, whether it is a store
     cluster_peer,         // values: a rank that is not there, and how many are; 0, 0: a block that has ended or not begun
+    tensor_map,           // values[0]: 1 no tensor map, 2 its rank is values[1], 3 shared memory values[1] bytes behind 128
     uninitialized_variable,  // text: the name of a local variable; values[0]: the line of its declaration
 };
 

@@ -5,4 +5,5 @@
 #include "lk/ptx/memory.h"
 #include "lk/ptx/warp.h"
 #include "lk/sync/bulk.h"
+#include "lk/sync/bulk_tensor.h"
 #include "lk/sync/mbarrier.h"

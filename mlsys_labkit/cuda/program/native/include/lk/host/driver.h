@@ -256,3 +256,6 @@ inline CUresult cuStreamCreate(CUstream* stream, unsigned int flags) { return lk
 inline CUresult cuStreamSynchronize(CUstream stream) { return lk::driver_result(cudaStreamSynchronize(stream)); }
 inline CUresult cuStreamDestroy(CUstream stream) { return lk::driver_result(cudaStreamDestroy(stream)); }
 // clang-format on
+
+#include "lk/host/tensor_maps.h"
+#include "lk/host/entry_points.h"
