@@ -19,8 +19,8 @@ class KernelFinding:
             "timeout", "assertion", "trap", "illegal_address", "misaligned", "unfinished_copy", "uninitialized_global",
             "index_out_of_bounds", "early_overwrite", "source_in_use", "missing_proxy_fence", "misaligned_copy",
             "byte_count", "stuck_barrier", "unset_barrier", "surplus_arrival", "abandoned_copy", "cluster_peer",
-            "tensor_map", "unrecorded_store", "uninitialized_variable", and of whole programs "stream_race" and
-            "host_race".
+            "tensor_map", "matrix_descriptor", "pending_result", "operand_in_use", "unrecorded_store",
+            "uninitialized_variable", and of whole programs "stream_race" and "host_race".
         message: one sentence, without the source lines.
         line: of the source, from 1; 0 where it is not known. ``source_line`` is its text.
         block, thread: indices (x, y, z) of the thread that made it first; None where no one thread did.

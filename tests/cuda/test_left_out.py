@@ -20,14 +20,13 @@ int main() {
                                  CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 """
-WGMMA = """#include <cstdint>
+TCGEN05 = """#include <cstdint>
 __device__ void fence() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
 }
 __global__ void k(float* out) {
   fence();
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
 }
 int main() { k<<<1, 128>>>(nullptr); }
 """
@@ -58,7 +57,7 @@ int main() {
 """
 WAYS = [
     (TENSOR_MAP, 5, "tensor maps of im2col", "cuTensorMapEncodeTiled", ""),
-    (WGMMA, 3, "inline PTX wgmma.fence.sync.aligned", "mma.sync", "7, 8"),
+    (TCGEN05, 3, "inline PTX tcgen05.fence", "wgmma.mma_async", "7"),
     (SOBOL, 2, "cuRAND's Sobol generators", "curandStatePhilox4_32_10_t", ""),
     (TEXTURE, 3, "the driver API's textures", "cudaCreateTextureObject", "4"),
     (SPGEMM, 3, "cuSPARSE's products of two sparse matrices", "cusparseSpMM", "4"),
@@ -79,7 +78,7 @@ def test_feature_is_refused_once_with_its_lines_and_another_way(source, line, fe
     assert (lines[1] if lines else "") == also
 
 
-@pytest.mark.parametrize("source", [WGMMA, SOBOL])
+@pytest.mark.parametrize("source", [TCGEN05, SOBOL])
 def test_kernel_alone_is_refused_in_the_same_words(source: str):
     with pytest.raises(cuda.CudaCompileError) as caught:
         cuda.compile(source, "k", backend="simulator")

@@ -111,6 +111,7 @@ def _written(template: str, outputs: list[Operand], inputs: list[Operand], *, pl
     operands = [*outputs, *inputs]
     names: dict[str, str] = {}
     declared: list[str] = []
+    multiplies = "wgmma.mma_async" in template  # which reads and writes its sums when it likes
     for number, operand in enumerate(operands):
         variable = f"lk_p{number}"
         if operand.letter.isdigit() and int(operand.letter) < len(outputs):
@@ -122,7 +123,8 @@ def _written(template: str, outputs: list[Operand], inputs: list[Operand], *, pl
         else:
             kind = _TYPES[operand.letter]
             has_value = number >= len(outputs) or operand.constraint.startswith("+")
-            value = f" = lk::ptx::input<{kind}>({operand.expression})" if has_value else ""
+            taken = "LK_SUM_INPUT" if multiplies and number < len(outputs) else "lk::ptx::input"
+            value = f" = {taken}<{kind}>({operand.expression})" if has_value else ""
             declared.append(f"{kind} {variable}{value};")
         names[str(number)] = variable
         if operand.name:
@@ -134,7 +136,10 @@ def _written(template: str, outputs: list[Operand], inputs: list[Operand], *, pl
     body: PtxText = parse(template if plain else _OPERAND.sub(variable_of, template))
     kinds = {f"lk_p{number}": _TYPES.get(one.letter, "unsigned") for number, one in enumerate(operands)}
     statements = translate(body, kinds)
-    written = [f"lk::ptx::output(({one.expression}), lk_p{number});" for number, one in enumerate(outputs)]
+    given = "LK_SUM_OUTPUT" if multiplies else "lk::ptx::output"
+    written = [f"{given}(({one.expression}), lk_p{number});" for number, one in enumerate(outputs)]
+    if multiplies:
+        written.append(f"LK_PENDING_SUMS({', '.join(f'({one.expression})' for one in outputs)});")
     if any("lk_carry" in statement for statement in statements):
         declared.append("unsigned lk_carry = 0;")
     labels = [f"__label__ {', '.join(f'lk_l_{name}' for name in body.labels)};"] if body.labels else []

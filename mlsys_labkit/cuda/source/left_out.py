@@ -49,8 +49,8 @@ _FEATURES = (
 )
 # What a kernel or a program can use in place of a feature, where that runs here.
 _INSTEAD = {
-    "inline PTX wgmma.": "mma.sync, or nvcuda::wmma",
-    "inline PTX tcgen05.": "mma.sync, or nvcuda::wmma",
+    "inline PTX wgmma.": "wgmma.mma_async of dense matrices of 8, 16 and 32 bits",
+    "inline PTX tcgen05.": "wgmma.mma_async, mma.sync, or nvcuda::wmma",
     "inline PTX cp.async.bulk.tensor": "cp.async.bulk.tensor with .tile",
     "tensor maps of im2col": "cuTensorMapEncodeTiled",
     "the driver API's textures": "cudaCreateTextureObject, whose objects are the same",

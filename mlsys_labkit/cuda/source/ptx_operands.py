@@ -99,6 +99,16 @@ class Operands:
             return f"(void)({value});"
         return f"lk::ptx::set({self.value(text)}, {value});"
 
+    def taken(self, text: str, kind: str) -> str:
+        """Return an operand as ``get`` does, without a call where its type is known: some instructions have 128."""
+        value = self.value(text)
+        return value if self._kinds.get(value) == TYPES[kind] else self.get(text, kind)
+
+    def kept(self, text: str, value: str, kind: str) -> str:
+        """Return the statement of ``set`` for a value of a PTX type, without a call where the types are the same."""
+        target = self.value(text)
+        return f"{target} = {value};" if self._kinds.get(target) == TYPES[kind] else self.set(text, value)
+
     def vector(self, text: str) -> tuple[str, ...]:
         """Return the elements of ``{a, b}``; a single operand is one."""
         text = text.strip()

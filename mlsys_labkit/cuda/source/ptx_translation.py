@@ -12,6 +12,7 @@ from mlsys_labkit.cuda.source.ptx_modifiers import unknown_modifiers
 from mlsys_labkit.cuda.source.ptx_operands import TYPES, Operands, Unknown
 from mlsys_labkit.cuda.source.ptx_text import Instruction, Mark, PtxText, Registers
 from mlsys_labkit.cuda.source.ptx_warp import WARP
+from mlsys_labkit.cuda.source.ptx_warpgroup import WARPGROUP
 
 _TWO = ("add", "sub", "div", "rem", "min", "max", "and", "or", "xor", "shl", "shr", "copysign")
 _ONE = ("abs", "neg", "not", "sqrt", "rsqrt", "rcp", "sin", "cos", "ex2", "lg2", "tanh", "popc", "clz", "brev", "cnot")
@@ -271,6 +272,7 @@ _TABLE: dict[str, Translator] = {
     "nanosleep": _sleep,
     **MEMORY,
     **WARP,
+    **WARPGROUP,
     **ASYNC,
 }
 KNOWN = frozenset(("exit", "ret", "trap", "brkpt", "bra"))

@@ -21,6 +21,8 @@ def dynamic_arrays(source: Source) -> tuple[str, ...]:
     Example:
         >>> dynamic_arrays(Source("extern __shared__ float4 a[], b[][4]; namespace q { extern __shared__ int c[]; }"))
         ('a', 'b', '_ZN1q1cE')
+        >>> dynamic_arrays(Source("extern __shared__ Stages<4, float> s;"))
+        ('s',)
     """
     code = source.code
     found: dict[str, None] = {}
@@ -103,7 +105,7 @@ def _specifiers(code: Sequence[Token], index: int) -> set[str]:
 
 
 def _declarators(source: Source, index: int) -> Iterator[str]:
-    """Yield the names in front of the brackets."""
+    """Yield the names in front of brackets, commas and the semicolon: a dynamic "array" may be one object."""
     code = source.code
     angles = 0
     while index + 1 < len(code) and code[index].text not in (";", "{", "}"):
@@ -112,7 +114,7 @@ def _declarators(source: Source, index: int) -> Iterator[str]:
             index = source.closing[index]  # an alignment, an attribute
         elif text in ("<", ">"):
             angles += 1 if text == "<" else -1
-        elif following == "[" and code[index].kind == "identifier" and not angles:
+        elif following in ("[", ";", ",") and code[index].kind == "identifier" and not angles:
             yield text
             index += 1
             while index + 1 < len(code) and code[index].text == "[":

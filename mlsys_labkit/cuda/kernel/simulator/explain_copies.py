@@ -127,10 +127,12 @@ def missing_proxy_fence(case: Case) -> str:
             f"{case.other_line} without a fence: fence.proxy.async or fence.mbarrier_init has to follow the "
             "initialisation"
         )
+    starts = "starts a bulk copy from" if case.record["op"] else "starts a wgmma that reads"
+    reads = "copy" if case.record["op"] else "wgmma"
     return (
-        f"{case.who} starts a bulk copy from {_place(case)}, which {case.other} writes at line "
+        f"{case.who} {starts} {_place(case)}, which {case.other} writes at line "
         f"{case.other_line} without "
-        "fence.proxy.async after it: the copy may read what was there before"
+        f"fence.proxy.async after it: the {reads} may read what was there before"
     )
 
 
@@ -241,6 +243,35 @@ def tensor_map(case: Case) -> str:
     )
 
 
+def matrix_descriptor(case: Case) -> str:
+    """Return the sentence for a matrix descriptor that leads out of shared memory."""
+    is_right, place = int(case.record["values"][0]), _signed(case.record["values"][1])
+    return (
+        f"{case.who} starts a wgmma whose descriptor of {'B' if is_right else 'A'} leads out of shared memory: to byte "
+        f"{place} of {case.bytes}; check its start address and both byte offsets, in units of 16 bytes, and the swizzle"
+    )
+
+
+def pending_result(case: Case) -> str:
+    """Return the sentence for an access to a sum that a product may still write."""
+    if case.record["values"][0]:
+        missing = "wgmma.wait_group has to come before"
+    else:
+        missing = "the wgmma is in no group: wgmma.commit_group and wgmma.wait_group have to come before"
+    wgmma = f"the wgmma at line {case.other_line}"
+    return f"{case.who} {case.access} a result of {wgmma}, which may still write it: {missing}"
+
+
+def operand_in_use(case: Case) -> str:
+    """Return the sentence for a write to what a product may still read."""
+    writes = f"writes {case.element}" if case.bytes <= 16 else f"starts a bulk copy into {_place(case)}"
+    missing = "wgmma.wait_group" if case.record["values"][0] else "wgmma.commit_group and wgmma.wait_group"
+    return (
+        f"{case.who} {writes}, which the wgmma by {case.other} at line {case.other_line} may still read: {missing} "
+        "has to come before that thread lets others write"
+    )
+
+
 MESSAGES = {
     "early_overwrite": early_overwrite,
     "source_in_use": source_in_use,
@@ -253,4 +284,7 @@ MESSAGES = {
     "abandoned_copy": abandoned_copy,
     "cluster_peer": cluster_peer,
     "tensor_map": tensor_map,
+    "matrix_descriptor": matrix_descriptor,
+    "pending_result": pending_result,
+    "operand_in_use": operand_in_use,
 }

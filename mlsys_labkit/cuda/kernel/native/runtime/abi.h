@@ -109,6 +109,25 @@ void lk_copies_committed();
 void lk_copies_awaited(unsigned batches_left);
 void lk_barrier_awaited(const void* barrier, unsigned phase);
 
+// Products of a warpgroup (wgmma), as each thread asks for its part. Returns 0 where not all lanes of the warp have come.
+enum lk_wgmma_type { lk_wgmma_f16, lk_wgmma_bf16, lk_wgmma_tf32, lk_wgmma_e4m3, lk_wgmma_e5m2, lk_wgmma_s8, lk_wgmma_u8 };
+enum lk_wgmma_sums { lk_wgmma_floats, lk_wgmma_halves, lk_wgmma_integers };
+struct lk_wgmma {
+    unsigned columns;
+    unsigned char type, right_type, sums_are;
+    unsigned char adds;  // to what the sums were
+    unsigned char negates_left, negates_right, turns_left, turns_right;
+    unsigned char saturates, from_registers;  // the left operand
+    unsigned left[4];
+    unsigned long long left_descriptor, right_descriptor;
+    void* sums;
+};
+int lk_wgmma_multiply(const lk_wgmma* asked);
+void lk_wgmma_commit();
+void lk_wgmma_wait(unsigned left);
+// Called in the instrumented build only: the variables that get the results.
+void lk_wgmma_results(void* const* variables, unsigned count, unsigned bytes);
+
 // The C library as a kernel sees it. Outside a kernel (host code of a whole program) they are the C library's own.
 int lk_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
 long lk_clock();

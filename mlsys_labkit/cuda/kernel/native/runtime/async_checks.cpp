@@ -8,7 +8,7 @@ namespace lk {
 AsyncChecks::AsyncChecks(uint32_t blocks, uint32_t threads, uint64_t shared_bytes)
     : threads_(threads), warps_((threads + 31) / 32), all_(blocks * warps_), granules_(shared_bytes / kGranule + 1),
       time_(all_, 1), known_(uint64_t{all_} * all_), syncs_(all_), fences_(uint64_t{blocks} * threads),
-      groups_(uint64_t{blocks} * threads), blocks_(blocks) {}
+      groups_(uint64_t{blocks} * threads), blocks_(blocks), products_(all_), committed_(all_) {}
 
 void AsyncChecks::begin() {
     cluster_barrier();
@@ -25,6 +25,8 @@ void AsyncChecks::begin_block(uint32_t rank) {
     std::fill(block.loads.begin(), block.loads.end(), 0);
     std::fill(block.stores.begin(), block.stores.end(), 0);
     std::fill(block.written.begin(), block.written.end(), Written{});
+    std::fill(block.readers.begin(), block.readers.end(), 0);
+    for (uint32_t one = rank * warps_; one < (rank + 1) * warps_; one++) products_[one].clear();
     block.any = false;
 }
 
@@ -34,6 +36,7 @@ AsyncChecks::BlockState& AsyncChecks::state(uint32_t rank) {
         block.loads.resize(granules_);
         block.stores.resize(granules_);
         block.written.resize(granules_);
+        block.readers.resize(granules_);
     }
     block.any = true;
     return block;
@@ -152,6 +155,7 @@ Conflict AsyncChecks::start_load(const Actor& by, uint32_t rank, uint64_t offset
     Conflict found;
     bool fresh = true;
     for (uint64_t granule = first; granule < end && found.kind == Conflict::none; granule++) {
+        if (block.readers[granule]) found = reader_of(rank, granule);
         if (const uint32_t before = block.loads[granule]) {
             fresh = false;
             const Region& region = *regions_[before - 1];
@@ -242,6 +246,7 @@ Conflict AsyncChecks::access(const Actor& by, uint32_t rank, uint64_t offset, ui
         if (!sees(region, by)) found = {Conflict::unfinished, region.by, offset};
     }
     if (!writes) return found;
+    if (block.readers[granule]) found = reader_of(rank, granule);
     if (const uint32_t store = block.stores[granule]) {
         const Region& region = *regions_[store - 1];
         if (!knows_end(region, warp(by))) {
@@ -250,6 +255,49 @@ Conflict AsyncChecks::access(const Actor& by, uint32_t rank, uint64_t offset, ui
     }
     if (bytes <= kGranule) block.written[granule] = {now_, by};
     return found;
+}
+
+Conflict AsyncChecks::reader_of(uint32_t rank, uint64_t granule) const {
+    for (uint32_t one = rank * warps_; one < (rank + 1) * warps_; one++) {
+        for (const Product& product : products_[one]) {
+            const auto& read = product.granules;
+            if (std::find(read.begin(), read.end(), granule) == read.end()) continue;
+            return {Conflict::multiplied, product.by, granule * kGranule, product.group < committed_[one]};
+        }
+    }
+    return {};
+}
+
+Conflict AsyncChecks::start_product(const Actor& by, const std::vector<uint64_t>& offsets, uint32_t group) {
+    BlockState& block = state(by.rank);
+    Product product{by, group, {}};
+    Conflict found;
+    for (const uint64_t offset : offsets) {
+        const uint64_t granule = offset / kGranule;
+        const Written& written = block.written[granule];
+        if (found.kind == Conflict::none && written.when && !fenced_since(written.when, written.by, by)) {
+            found = {Conflict::unfenced, written.by, granule * kGranule};
+        }
+        block.readers[granule]++;
+        product.granules.push_back(granule);
+    }
+    products_[warp(by)].push_back(std::move(product));
+    return found;
+}
+
+// The reads of a product are those of its wait: until then a copy may not overwrite what it reads.
+void AsyncChecks::wait_for_products(const Actor& by, uint32_t first_left) {
+    BlockState& block = state(by.rank);
+    std::vector<Product>& products = products_[warp(by)];
+    const auto over = [&](const Product& product) {
+        if (product.group >= first_left) return false;
+        for (const uint64_t granule : product.granules) {
+            block.readers[granule]--;
+            if (block.loads[granule]) regions_[block.loads[granule] - 1]->uses[warp(by)] = {time_[warp(by)], by};
+        }
+        return true;
+    };
+    products.erase(std::remove_if(products.begin(), products.end(), over), products.end());
 }
 
 Conflict AsyncChecks::left_over(uint32_t rank) const {

@@ -24,7 +24,7 @@ struct Actor {
 
 // What an access or a copy comes too early for.
 struct Conflict {
-    enum Kind { none, unfinished, in_use, overwritten, unfenced } kind = none;
+    enum Kind { none, unfinished, in_use, overwritten, unfenced, multiplied } kind = none;
     Actor other;            // the copy, the earlier access or the write
     uint64_t offset = 0;    // of the first byte concerned
     bool committed = true;  // a store's bulk group
@@ -63,6 +63,11 @@ public:
     void wait_for_groups(const Actor& by, uint32_t first_left);
     void commit_group(const Actor& by) { groups_[place(by)]++; }
 
+    // Reads of a product's operands by a warp of the block, each of one granule; the first that was written without a fence.
+    Conflict start_product(const Actor& by, const std::vector<uint64_t>& offsets, uint32_t group);
+    void commit_products(const Actor& by, uint32_t groups) { committed_[warp(by)] = groups; }
+    void wait_for_products(const Actor& by, uint32_t first_left);
+
     // An access of the kernel's own to shared memory of block `rank`. filled: a copy has written there.
     Conflict access(const Actor& by, uint32_t rank, uint64_t offset, uint32_t bytes, bool writes, bool* filled);
 
@@ -89,6 +94,12 @@ private:
         std::vector<Use> uses;
     };
     static constexpr uint64_t kGranule = 16;
+    // Operands that a product under way may still read.
+    struct Product {
+        Actor by;
+        uint32_t group = 0;
+        std::vector<uint64_t> granules;
+    };
     struct Written {
         uint64_t when = 0;
         Actor by;
@@ -97,6 +108,7 @@ private:
         std::vector<uint32_t> loads;   // by granule: 1 + the region; 0: none
         std::vector<uint32_t> stores;
         std::vector<Written> written;
+        std::vector<uint16_t> readers;  // by granule: products
         bool any = false;
     };
 
@@ -113,6 +125,7 @@ private:
     void release(std::vector<uint32_t>& places, uint64_t first, uint64_t end);
     void take(std::vector<uint32_t>& places, uint64_t first, uint64_t end, uint32_t region);
     void drop(uint32_t region);
+    Conflict reader_of(uint32_t rank, uint64_t granule) const;
     BlockState& state(uint32_t rank);
 
     const uint32_t threads_;
@@ -128,6 +141,8 @@ private:
     std::vector<BlockState> blocks_;
     std::vector<std::unique_ptr<Region>> regions_;
     std::vector<uint32_t> free_;
+    std::vector<std::vector<Product>> products_;  // by warp
+    std::vector<uint32_t> committed_;             // groups of products, by warp
     std::unordered_map<uint64_t, std::vector<uint32_t>> of_barrier_;
     std::unordered_map<uint32_t, std::vector<uint32_t>> of_thread_;  // stores that nobody has waited for
 };

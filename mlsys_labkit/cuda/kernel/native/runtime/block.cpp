@@ -169,7 +169,8 @@ void start_block(Block& block, u64 number) {
             thread.awaited = nullptr;
             thread.in_cluster = thread.at_named = false;
             thread.gave_up_at = 0;
-            thread.bulk_groups = thread.cluster_arrivals = 0;
+            thread.bulk_groups = thread.product_groups = thread.cluster_arrivals = 0;
+            thread.pending.clear();
         }
         block.mbarriers.clear();
         block.named.clear();

@@ -69,6 +69,7 @@ FindingKind kind_of(const Conflict& conflict) {
         case Conflict::unfinished: return FindingKind::unfinished_copy;
         case Conflict::in_use: return FindingKind::source_in_use;
         case Conflict::unfenced: return FindingKind::missing_proxy_fence;
+        case Conflict::multiplied: return FindingKind::operand_in_use;
         default: return FindingKind::early_overwrite;
     }
 }
@@ -151,14 +152,14 @@ void launch_store(Block& block, BulkCopy& copy, u64 shared_bytes) {
     block.cluster->under_way.push_back(copy);
 }
 
-void report_conflict(Block& block, const Conflict& conflict, FindingKind kind, const Actor& by, u64 bytes) {
+void report_conflict(Block& block, const Conflict& conflict, FindingKind kind, const Actor& by, u64 bytes, Op op) {
     FindingRecord finding = make_finding(block, kind, by.thread, by.pc);
     finding.address = conflict.offset;
     finding.bytes = u32(bytes);
     finding.other_pc = file_pc(block, conflict.other.pc);
     finding.other_thread = conflict.other.thread;
     finding.other_block = block.cluster->blocks[conflict.other.rank]->number;
-    finding.op = u32(Op::store);
+    finding.op = u32(op);
     finding.other_op = u32(Op::store);
     finding.values[0] = conflict.committed;
     finding.values[1] = 1;

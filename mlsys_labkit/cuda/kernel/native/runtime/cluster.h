@@ -103,6 +103,7 @@ void launch_load(Block& block, BulkCopy& copy, u64 shared_bytes, void* barrier);
 void launch_store(Block& block, BulkCopy& copy, u64 shared_bytes);
 void make_copies(Cluster& cluster);
 void end_copies(Block& block);  // when a block has ended
-void report_conflict(Block& block, const Conflict& conflict, FindingKind kind, const Actor& by, u64 bytes);
+// op: load for a product that reads, where nothing is copied.
+void report_conflict(Block& block, const Conflict& conflict, FindingKind kind, const Actor& by, u64 bytes, Op op = Op::store);
 
 }  // namespace lk

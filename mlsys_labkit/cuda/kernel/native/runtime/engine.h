@@ -55,7 +55,15 @@ struct Module {
     char* shared_segment() const;  // the calling OS thread's
 };
 
-enum class Operation : u8 { barrier, ballot, shuffle, match, gather };
+// A result of wgmma in variables of a thread: nothing may touch it until its group has been waited for.
+struct PendingResult {
+    u64 begin = 0;
+    u64 end = 0;
+    u32 group = 0;
+    u64 pc = 0;
+};
+
+enum class Operation : u8 { barrier, ballot, shuffle, match, gather, product };
 
 // What a lane asks of its warp, and what comes of it.
 struct WarpOperation {
@@ -96,6 +104,8 @@ struct alignas(64) Thread {
     bool gave_up = false;
     u64 gave_up_at = 0;                      // 1 + events of the cluster by then
     u32 bulk_groups = 0;                     // committed
+    u32 product_groups = 0;                  // of wgmma, committed
+    std::vector<PendingResult> pending;      // check: results of wgmma that it has not waited for
     u32 cluster_arrivals = 0;
     std::vector<AddressRange> local_arrays;  // profile: on its stack, which a GPU would keep in local memory
 

@@ -3,6 +3,7 @@
 
 #include "guard.h"
 #include "scheduler.h"
+#include "wgmma.h"
 
 namespace lk {
 
@@ -27,6 +28,7 @@ inline void record_access(Block& block, u64 address, u8 bytes, Op op, u64 pc) {
     if (guarded) guard_access(block, address, bytes, op, pc, reinterpret_cast<u64>(__builtin_frame_address(0)));
     if (is_local(address) && is_own(block, address)) {
         if (block.trace) record_local(block, address, bytes, op, pc);
+        else if (!block.thread->pending.empty()) check_pending(block, address, bytes, op, pc);
         return;
     }
     if (LaneTrace* trace = block.trace) {

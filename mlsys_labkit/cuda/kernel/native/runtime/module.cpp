@@ -85,12 +85,12 @@ LoadedModule load_module(const std::string& path) {
         return !each.defined && each.name == "__sanitizer_cov_trace_pc";
     });
     loaded.module.is_asynchronous = std::any_of(symbols.begin(), symbols.end(), [](const Symbol& each) {
-        constexpr const char* kPrefixes[] = {"lk_bulk_", "lk_mbarrier_", "lk_cluster_", "lk_named_"};
+        constexpr const char* kPrefixes[] = {"lk_bulk_", "lk_mbarrier_", "lk_cluster_", "lk_named_", "lk_wgmma_"};
         return !each.defined && std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
                                             [&](const char* prefix) { return each.name.rfind(prefix, 0) == 0; });
     });
     loaded.description.bulk_copies = std::any_of(symbols.begin(), symbols.end(), [](const Symbol& each) {
-        return !each.defined && each.name.rfind("lk_bulk_", 0) == 0;
+        return !each.defined && (each.name.rfind("lk_bulk_", 0) == 0 || each.name.rfind("lk_wgmma_", 0) == 0);
     });
     const int count = symbol<int (*)()>(handle, "lk_kernel_count")();
     for (int i = 0; i < count; ++i) {

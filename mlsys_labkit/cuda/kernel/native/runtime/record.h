@@ -25,7 +25,7 @@ struct SharedArray {
 struct LaunchDescription {
     bool check = false;    // races, bounds, uninitialised reads
     bool profile = false;  // counts
-    bool bulk_copies = false;  // the code has some
+    bool bulk_copies = false;  // the code has some, or products of warpgroups
     bool footprint = false;  // check: which bytes of which buffers it touches
     uint64_t blocks_total = 0;
     uint32_t threads_per_block = 0;

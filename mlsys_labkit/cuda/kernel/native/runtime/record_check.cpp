@@ -120,8 +120,10 @@ void Recorder::State::look_for_peer(State& home, const Present& now, uint64_t of
 }
 
 void Recorder::State::beside_copy(const Conflict& conflict, const Present& now, uint64_t offset, uint32_t bytes, uint64_t pc) {
-    const bool reads_source = conflict.kind == Conflict::in_use;
-    FindingRecord found = finding(reads_source ? FindingKind::source_in_use : FindingKind::unfinished_copy, now, offset, bytes, pc);
+    const FindingKind kind = conflict.kind == Conflict::in_use       ? FindingKind::source_in_use
+                             : conflict.kind == Conflict::multiplied ? FindingKind::operand_in_use
+                                                                     : FindingKind::unfinished_copy;
+    FindingRecord found = finding(kind, now, offset, bytes, pc);
     found.other_op = static_cast<uint32_t>(Op::store);
     found.other_pc = conflict.other.pc;
     found.other_block = peers.empty() ? order.block() : peers[conflict.other.rank].number;

@@ -56,6 +56,9 @@ enum class FindingKind : uint32_t {
     abandoned_copy,       // values: whether it is committed, whether it is a store
     cluster_peer,         // values: a rank that is not there, and how many are; 0, 0: a block that has ended or not begun
     tensor_map,           // values[0]: 1 no tensor map, 2 its rank is values[1], 3 shared memory values[1] bytes behind 128
+    matrix_descriptor,    // values: 1 the right operand, and where it leads, from the start of shared memory; bytes: all of that
+    pending_result,       // values[0]: whether its group is committed
+    operand_in_use,       // values[0]: whether the group of the wgmma is committed
     uninitialized_variable,  // text: the name of a local variable; values[0]: the line of its declaration
 };
 

@@ -7,6 +7,7 @@
 
 #include "lockstep.h"
 #include "scheduler.h"
+#include "wgmma.h"
 
 namespace lk {
 
@@ -127,6 +128,7 @@ void carry_out(Block& block, u32 group) {
         case Operation::shuffle: shuffle(block, group); break;
         case Operation::match: match(block, group); break;
         case Operation::gather: gather(block, group); break;
+        case Operation::product: multiply_warpgroup(block, group); break;
     }
 }
 
@@ -316,6 +318,13 @@ unsigned lk_gather(unsigned mask, const void* value, void* values, int size) {
     operation.value = value;
     operation.result = values;
     return wait_for_others(block, operation);
+}
+
+int lk_wgmma_multiply(const lk_wgmma* asked) {
+    Block& block = enter_runtime();
+    WarpOperation& operation = new_operation(block, Operation::product, ~0u);
+    operation.value = asked;
+    return wait_for_others(block, operation) == ~0u;
 }
 
 unsigned lk_active_mask() { return meet(enter_runtime()); }
