@@ -162,7 +162,8 @@ def test_product_is_that_of_the_matrices(number: int) -> None:
     kernel = cuda.compile_all(SHAPES, backend="simulator")[f"k{number}"]
     held = registers(a) if case.in_registers else np.zeros(1, np.uint32)
     given = out.view(np.float32 if case.total == "f32" else np.uint32)
-    kernel[1, 128, SHARED](memory.view(np.uint32), a_descriptor, b_descriptor + 8 * case.base, held, given, case.scales[0])
+    words = memory.view(np.uint32)
+    kernel[1, 128, SHARED](words, a_descriptor, b_descriptor + 8 * case.base, held, given, case.scales[0])
     wide = np.int64 if case.total == "s32" else np.float64
     scale = case.scales[1] * case.scales[2]
     expected = scale * (a.astype(wide) @ b.astype(wide).T) + case.scales[0] * before.astype(wide)
@@ -208,7 +209,8 @@ def planted(number: int, bug: Planted) -> str:
     return f"namespace bug{number} {{\n{PRODUCT.replace(bug.old, bug.new)}}}\n"
 
 
-CHECKED = INCLUDES + f"namespace right {{\n{PRODUCT}}}\n" + "".join(planted(number, bug) for number, bug in enumerate(BUGS))
+RIGHT = f"namespace right {{\n{PRODUCT}}}\n"
+CHECKED = INCLUDES + RIGHT + "".join(planted(number, bug) for number, bug in enumerate(BUGS))
 
 
 def core_matrices(a: np.ndarray, b: np.ndarray) -> np.ndarray:
