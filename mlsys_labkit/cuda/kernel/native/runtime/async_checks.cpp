@@ -8,7 +8,7 @@ namespace lk {
 AsyncChecks::AsyncChecks(uint32_t blocks, uint32_t threads, uint64_t shared_bytes)
     : threads_(threads), warps_((threads + 31) / 32), all_(blocks * warps_), granules_(shared_bytes / kGranule + 1),
       time_(all_, 1), known_(uint64_t{all_} * all_), syncs_(all_), fences_(uint64_t{blocks} * threads),
-      groups_(uint64_t{blocks} * threads), blocks_(blocks), products_(all_), committed_(all_) {}
+      groups_(uint64_t{blocks} * threads), blocks_(blocks), products_(all_), committed_(all_), awaited_(all_) {}
 
 void AsyncChecks::begin() {
     cluster_barrier();
@@ -26,7 +26,7 @@ void AsyncChecks::begin_block(uint32_t rank) {
     std::fill(block.stores.begin(), block.stores.end(), 0);
     std::fill(block.written.begin(), block.written.end(), Written{});
     std::fill(block.readers.begin(), block.readers.end(), 0);
-    for (uint32_t one = rank * warps_; one < (rank + 1) * warps_; one++) products_[one].clear();
+    for (uint32_t one = rank * warps_; one < (rank + 1) * warps_; one++) products_[one].clear(), awaited_[one].clear();
     block.any = false;
 }
 
@@ -242,7 +242,7 @@ Conflict AsyncChecks::access(const Actor& by, uint32_t rank, uint64_t offset, ui
     if (const uint32_t load = block.loads[granule]) {
         Region& region = *regions_[load - 1];
         *filled = true;
-        region.uses[warp(by)] = {time_[warp(by)], by};
+        if (counts_uses_) region.uses[warp(by)] = {time_[warp(by)], by};
         if (!sees(region, by)) found = {Conflict::unfinished, region.by, offset};
     }
     if (!writes) return found;
@@ -285,19 +285,34 @@ Conflict AsyncChecks::start_product(const Actor& by, const std::vector<uint64_t>
     return found;
 }
 
-// The reads of a product are those of its wait: until then a copy may not overwrite what it reads.
+// The reads of a product are those of the first wait of its warpgroup: until then a copy may not overwrite what it reads. Warps
+// that wait for it later are ordered after that wait.
 void AsyncChecks::wait_for_products(const Actor& by, uint32_t first_left) {
+    constexpr size_t kKept = 64;
     BlockState& block = state(by.rank);
-    std::vector<Product>& products = products_[warp(by)];
-    const auto over = [&](const Product& product) {
-        if (product.group >= first_left) return false;
-        for (const uint64_t granule : product.granules) {
-            block.readers[granule]--;
-            if (block.loads[granule]) regions_[block.loads[granule] - 1]->uses[warp(by)] = {time_[warp(by)], by};
-        }
-        return true;
-    };
-    products.erase(std::remove_if(products.begin(), products.end(), over), products.end());
+    const uint32_t first = by.rank * warps_ + by.thread / 128 * 4;
+    std::vector<Awaited>& awaited = awaited_[first];
+    const auto earlier = std::find_if(awaited.begin(), awaited.end(), [&](const Awaited& each) { return each.groups >= first_left; });
+    if (first_left == 0) return;
+    if (earlier != awaited.end()) {
+        uint32_t& known = known_[uint64_t{warp(by)} * all_ + earlier->warp];
+        known = std::max(known, earlier->clock);
+        return;
+    }
+    if (awaited.size() == kKept) awaited.erase(awaited.begin());
+    awaited.push_back({first_left, warp(by), time_[warp(by)]});
+    for (uint32_t one = first; one < std::min(first + 4, (by.rank + 1) * warps_); one++) {
+        const auto over = [&](const Product& product) {
+            if (product.group >= first_left) return false;
+            for (const uint64_t granule : product.granules) {
+                block.readers[granule]--;
+                if (block.loads[granule]) regions_[block.loads[granule] - 1]->uses[warp(by)] = {time_[warp(by)], product.by};
+            }
+            return true;
+        };
+        products_[one].erase(std::remove_if(products_[one].begin(), products_[one].end(), over), products_[one].end());
+    }
+    time_[warp(by)]++;
 }
 
 Conflict AsyncChecks::left_over(uint32_t rank) const {

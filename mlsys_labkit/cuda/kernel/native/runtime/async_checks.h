@@ -63,10 +63,13 @@ public:
     void wait_for_groups(const Actor& by, uint32_t first_left);
     void commit_group(const Actor& by) { groups_[place(by)]++; }
 
-    // Reads of a product's operands by a warp of the block, each of one granule; the first that was written without a fence.
+    // Reads of a product's operands by a warp of the block, each of one granule; the first that was written without a fence. A
+    // wait of one warp ends the products of its warpgroup.
     Conflict start_product(const Actor& by, const std::vector<uint64_t>& offsets, uint32_t group);
     void commit_products(const Actor& by, uint32_t groups) { committed_[warp(by)] = groups; }
     void wait_for_products(const Actor& by, uint32_t first_left);
+    // Whether access() takes a read for a use that a copy must not overtake.
+    void counts_uses(bool counts) { counts_uses_ = counts; }
 
     // An access of the kernel's own to shared memory of block `rank`. filled: a copy has written there.
     Conflict access(const Actor& by, uint32_t rank, uint64_t offset, uint32_t bytes, bool writes, bool* filled);
@@ -99,6 +102,12 @@ private:
         Actor by;
         uint32_t group = 0;
         std::vector<uint64_t> granules;
+    };
+    // The first wait of a warpgroup for its groups up to one.
+    struct Awaited {
+        uint32_t groups = 0;
+        uint32_t warp = 0;
+        uint32_t clock = 0;
     };
     struct Written {
         uint64_t when = 0;
@@ -138,11 +147,13 @@ private:
     std::vector<uint64_t> fences_;
     std::vector<uint32_t> groups_;
     uint64_t now_ = 1;
+    bool counts_uses_ = true;
     std::vector<BlockState> blocks_;
     std::vector<std::unique_ptr<Region>> regions_;
     std::vector<uint32_t> free_;
     std::vector<std::vector<Product>> products_;  // by warp
     std::vector<uint32_t> committed_;             // groups of products, by warp
+    std::vector<std::vector<Awaited>> awaited_;   // by the first warp of a warpgroup
     std::unordered_map<uint64_t, std::vector<uint32_t>> of_barrier_;
     std::unordered_map<uint32_t, std::vector<uint32_t>> of_thread_;  // stores that nobody has waited for
 };

@@ -127,6 +127,9 @@ struct Warp {
     u32 met = 0;                // the lanes last let go from a meeting together
     u32 meeting_waits = 0;      // basic blocks that others may have run since lanes came to a meeting
     Trace* trace = nullptr;     // profile: what its lanes did and has not been replayed
+
+    u32 products = 0;                  // of wgmma, made
+    std::vector<u32> products_before;  // by group: how many there were when it was committed
 };
 
 struct Launch {

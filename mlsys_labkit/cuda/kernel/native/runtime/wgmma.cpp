@@ -199,6 +199,7 @@ void multiply_warpgroup(Block& block, u32 group) {
         asked[lane] = static_cast<const lk_wgmma*>(operation.value);
         operation.answer = group;
     }
+    block.warps[block.warp].products++;
     if (group != ~0u) return;
     const lk_wgmma& one = *asked[0];
     const lk_wgmma_type left_type = lk_wgmma_type(one.type), right_type = lk_wgmma_type(one.right_type);

@@ -8,7 +8,7 @@ namespace lk {
 // All lanes of a warp have come to the same product: it is made.
 void multiply_warpgroup(Block& block, u32 group);
 
-// check, wgmma_checks.cpp: reads of a product's operands in shared memory, by their addresses. False where the launch ends.
+// check, wgmma_groups.cpp: reads of a product's operands in shared memory, by their addresses. False where the launch ends.
 bool check_operands(Block& block, const std::vector<u64>& chunks);
 
 // An access to variables of the thread, some of which are results that it has not waited for.

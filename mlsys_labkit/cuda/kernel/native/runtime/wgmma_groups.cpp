@@ -1,4 +1,4 @@
-// wgmma_checks.cpp: groups of products, and the accesses that come too early for them.
+// wgmma_groups.cpp: groups of products, their waits, and the accesses that come too early for them.
 #include <algorithm>
 
 #include "cluster.h"
@@ -7,19 +7,43 @@
 
 namespace lk {
 
+namespace {
+
+// A product is the whole warpgroup's: a wait returns when all its warps have made theirs.
+void wait_for_warpgroup(Block& block, u32 first_left) {
+    constexpr u32 kWarps = 4;
+    if (first_left == 0) return;
+    const u32 products = block.warps[block.warp].products_before[first_left - 1];
+    const u32 first = block.warp / kWarps * kWarps;
+    for (u32 number = first; number < std::min(first + kWarps, block.warp_count); number++) {
+        const Warp& other = block.warps[number];
+        while (other.products < products && other.done != other.lanes) {
+            block.thread->watched = &other.products;
+            block.thread->watched_value = other.products;
+            wait_in(block, &Warp::waiting);
+        }
+    }
+}
+
+}  // namespace
+
 bool check_operands(Block& block, const std::vector<u64>& chunks) {
     constexpr u32 kBytes = 16;
     const u32 reader = block.warp * kWarpSize;
     const u64 pc = block.threads[reader].pc;
-    for (const u64 at : chunks) {
-        if (block.recorder->access(reader, at, kBytes, Op::load, pc) == Verdict::proceed) continue;
+    AsyncChecks& checks = *block.cluster->checks;
+    checks.counts_uses(false);  // what the warp reads, it has read when a warp of its warpgroup has waited
+    const auto is_wrong = [&](u64 at) { return block.recorder->access(reader, at, kBytes, Op::load, pc) != Verdict::proceed; };
+    const bool stops = std::any_of(chunks.begin(), chunks.end(), is_wrong);
+    checks.counts_uses(true);
+    if (stops) {
         block.launch->stopped = true;
         return false;
     }
     std::vector<u64> offsets;
     for (const u64 at : chunks) offsets.push_back(at - block.shared_begin);
     const Actor by{block.rank, reader, pc};
-    const Conflict conflict = block.cluster->checks->start_product(by, offsets, block.threads[reader].product_groups);
+    const Conflict conflict = checks.start_product(by, offsets, block.threads[reader].product_groups);
     if (conflict.kind != Conflict::none) report_conflict(block, conflict, FindingKind::missing_proxy_fence, by, kBytes, Op::load);
     return true;
 }
@@ -58,7 +82,8 @@ void lk_wgmma_results(void* const* variables, unsigned count, unsigned bytes) {
 
 void lk_wgmma_commit() {
     Block& block = enter_runtime();
-    block.thread->product_groups++;
+    Warp& warp = block.warps[block.warp];
+    if (++block.thread->product_groups > warp.products_before.size()) warp.products_before.push_back(warp.products);
     if (block.cluster->checks) block.cluster->checks->commit_products(actor(block), block.thread->product_groups);
 }
 
@@ -66,6 +91,7 @@ void lk_wgmma_wait(unsigned left) {
     Block& block = enter_runtime();
     Thread& thread = *block.thread;
     const u32 first_left = thread.product_groups > left ? thread.product_groups - left : 0;
+    wait_for_warpgroup(block, first_left);
     const auto over = [&](const PendingResult& each) { return each.group < first_left; };
     thread.pending.erase(std::remove_if(thread.pending.begin(), thread.pending.end(), over), thread.pending.end());
     if (block.cluster->checks) block.cluster->checks->wait_for_products(actor(block), first_left);
