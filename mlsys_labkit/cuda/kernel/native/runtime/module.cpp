@@ -113,6 +113,7 @@ LaunchDescription LoadedModule::describe_launch(u64 dynamic_shared_bytes) const 
     // A kernel without a dynamic array may be given memory for one: nothing can reach it.
     const u64 bytes = std::min(dynamic_shared_bytes, dynamic_shared.bytes);
     if (bytes) launch.shared_arrays.push_back({dynamic_shared.offset, bytes});
+    launch.dynamic_shared = {dynamic_shared.offset, dynamic_shared.offset + bytes};
     const u64 end = dynamic_shared.offset + dynamic_shared.bytes;
     launch.shared_rest = {std::min(dynamic_shared.offset + bytes + kSlack, end), end};
     return launch;

@@ -36,6 +36,7 @@ struct LaunchDescription {
     std::vector<AddressRange> constant_variables;  // __constant__: read through a cache of their own
     uint64_t shared_segment_bytes = 0;      // the kernel's thread-local segment
     std::vector<SharedArray> shared_arrays;  // static ones, and the dynamic one with the bytes of this launch
+    AddressRange dynamic_shared;             // offsets of the dynamic shared memory that this launch has
     AddressRange shared_rest;                // offsets of the room for dynamic shared memory that this launch does not have
 };
 

@@ -57,9 +57,10 @@ struct Matrix {
 // A descriptor has 18 bits of an address. A module may have more shared memory than they tell apart, since it has the static arrays
 // of all its kernels: dynamic memory of the launch goes first.
 u64 address_of(const Block& block, u64 bits) {
-    const u64 dynamic = reinterpret_cast<u64>(block.launch->module->shared_anchor());
+    const AddressRange& range = block.launch->description.dynamic_shared;
+    const u64 dynamic = block.shared_begin + range.begin;
     const u64 offset = (bits - dynamic) & (kWindow - 1);
-    return offset < block.launch->shared_bytes ? dynamic + offset : block.shared_begin + ((bits - block.shared_begin) & (kWindow - 1));
+    return offset < range.end - range.begin ? dynamic + offset : block.shared_begin + ((bits - block.shared_begin) & (kWindow - 1));
 }
 
 Matrix read_descriptor(const Block& block, u64 descriptor, bool turned) {
