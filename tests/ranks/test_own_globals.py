@@ -32,6 +32,7 @@ from mlsys_labkit import ranks
 from mlsys_labkit.errors import RanksError
 from mlsys_labkit.ranks.local import program
 from tests.ranks import programs_with_state
+from tests.ranks.programs_that_change_libraries import CHANGING
 from tests.ranks.programs_that_hide_state import HIDDEN
 from tests.ranks.programs_that_patch_libraries import PATCHED, PATCHING, libraries_as_they_were
 from tests.ranks.programs_with_state import TABLE
@@ -43,7 +44,7 @@ def model() -> None:
     programs_with_state.make_model()
 
 
-@pytest.mark.parametrize("program", TABLE + HIDDEN + PATCHING, ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", TABLE + HIDDEN + PATCHING + CHANGING, ids=lambda program: program.__name__)
 def test_each_rank_sees_only_what_it_has_set(program: Callable[[], Any]) -> None:
     before = _state()
     for _ in range(2):  # a run leaves nothing for the next
@@ -75,11 +76,11 @@ def _alone(program: Callable[[], Any]) -> Any:
 def all_of_the_table() -> list[Any]:
     programs_with_state.make_model()
     with libraries_as_they_were():
-        return [_alone(program) for program in TABLE + HIDDEN + PATCHING]
+        return [_alone(program) for program in TABLE + HIDDEN + PATCHING + CHANGING]
 
 
 def test_processes_of_their_own_return_the_same() -> None:
-    assert gloo(all_of_the_table, 3).values == [[rank] * len(TABLE + HIDDEN + PATCHING) for rank in range(3)]
+    assert gloo(all_of_the_table, 3).values == [[rank] * len(TABLE + HIDDEN + PATCHING + CHANGING) for rank in range(3)]
 
 
 def test_variables_of_an_enclosing_function() -> None:
@@ -247,13 +248,16 @@ def test_default_arguments_of_torch_hold_no_ranks_group() -> None:
 
 
 def test_a_group_of_another_rank_or_run_is_named() -> None:
-    """Leave a group in a dictionary of torch, which all ranks share."""
+    """Leave a group in torch under a name that the code does not have, so that all ranks share it."""
+
+    def name() -> str:
+        return "leaked"[:4]
 
     def uses(makes: bool) -> None:
         if makes and dist.get_rank() == 0:
-            vars(torch)["leaked"] = dist.group.WORLD
+            vars(torch)[name()] = dist.group.WORLD
         dist.barrier()
-        dist.all_reduce(torch.ones(1), group=vars(torch)["leaked"])
+        dist.all_reduce(torch.ones(1), group=vars(torch)[name()])
 
     try:
         for makes in (True, False):
@@ -261,7 +265,7 @@ def test_a_group_of_another_rank_or_run_is_named() -> None:
                 local(uses, 3, makes)
             assert caught.value.line == line_of(uses, "all_reduce")
     finally:
-        del vars(torch)["leaked"]
+        del vars(torch)[name()]
     assert local(dist.get_rank, 3).values == [0, 1, 2]
 
 

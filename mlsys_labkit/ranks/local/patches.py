@@ -12,6 +12,7 @@ import functools
 import importlib.util
 import sys
 import sysconfig
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,9 +22,13 @@ from typing import Any
 IMMUTABLE = 1 << 8  # Py_TPFLAGSIMMUTABLETYPE
 _ABSENT = object()
 _SETS = {"STORE_ATTR", "DELETE_ATTR"}
-_SETS_BY_TEXT = {"setattr", "delattr", "__setattr__", "__delattr__", "patch", "monkeypatch", "__dict__"}
+_SETS_BY_TEXT = {"setattr", "delattr", "__setattr__", "__delattr__", "patch", "monkeypatch", "__dict__", "vars"}
+_IMPORTS_BY_TEXT = {"import_module", "__import__"}
 _CLASS_OF = {"type", "__class__", "__mro__", "__bases__"}
+_CHANGES = {"add", "append", "clear", "extend", "insert", "pop", "remove", "setdefault", "update"}
+_MOST_ITEMS = 1000  # of a container that each switch looks at
 _MOST_FILES = 1000
+_OWNERS = (ModuleType, type, FunctionType)
 STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
 INSTALLED = ("/site-packages/", "/dist-packages/")
 KIT = ("mlsys_labkit", "mlsys_grading")
@@ -82,6 +87,55 @@ def sets_on_types(code: CodeType) -> bool:
     return bool(_CLASS_OF & {*code.co_names} and names_set(code)) or any(map(sets_on_types, inner))
 
 
+@functools.lru_cache(4096)
+def imports_set_on(code: CodeType) -> frozenset[str]:
+    """Return the modules that ``code`` imports and may set an attribute on, or on what it imports from them.
+
+    Example:
+        >>> def f():
+        ...     import json, wave
+        ...     from decimal import Decimal
+        ...     json.rank = Decimal.rank = 0
+        ...     wave.open("a")
+        >>> sorted(imports_set_on(f.__code__))
+        ['decimal', 'json']
+    """
+    bound: dict[str, str] = {}
+    loaded, roots = set[str](), set[str]()
+    names = set[str]()
+    texts = set[str]()
+    for one in all_code(code):
+        names |= {*one.co_names}
+        texts |= {text for text in texts_in(one) if text.replace(".", "").isidentifier()}
+        module = root = ""
+        for instruction in dis.get_instructions(one):
+            kind, value = instruction.opname, instruction.argval
+            if kind == "IMPORT_NAME":
+                module = value
+            elif kind.startswith("STORE_") and kind not in ("STORE_ATTR", "STORE_SUBSCR") and module:
+                bound[value] = module
+                module = ""
+            elif kind == "IMPORT_FROM":
+                bound[value] = module
+            elif kind.startswith(("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF")):
+                root = value[-1] if isinstance(value, tuple) else value
+                loaded.add(root)
+            elif kind in _SETS:
+                roots.add(root)
+    if names & (_SETS_BY_TEXT | _CLASS_OF):
+        roots |= loaded
+    by_text = texts if roots and names & _IMPORTS_BY_TEXT else set()
+    return frozenset({bound[root] for root in roots & bound.keys()} | by_text)
+
+
+def all_code(code: CodeType) -> Iterator[CodeType]:
+    """Yield ``code`` and that of the functions and classes inside it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from all_code(const)
+
+
 def classes_below(*bases: type) -> set[type]:
     """Return the classes that are made of ``bases`` by inheritance, at any distance, with ``bases`` themselves."""
     found: set[type] = set()
@@ -105,7 +159,9 @@ class Patches:
     def __init__(self, owners: Iterable[Any], names: Iterable[str]) -> None:
         self._names = frozenset(names)
         self._owners = list(owners) if self._names else []
-        self._held = [vars(owner) for owner in self._owners]
+        self._held = [
+            vars(owner) if issubclass(type(owner), _OWNERS) else attributes_of(owner) for owner in self._owners
+        ]
 
     def read(self) -> dict[str, Any]:
         names = self._names
@@ -128,18 +184,69 @@ class Patches:
 
 
 def named_owners(roots: Iterable[Any], names: set[str], of_library: Callable[[Any], bool]) -> list[Any]:
-    """Return the modules, classes and functions of libraries among ``roots``, and what ``names`` reach from there."""
+    """Return modules, classes and functions of libraries in ``roots``, and with objects what ``names`` reach there."""
     found: dict[int, Any] = {}
     todo = [*roots]
     while todo:
         one = todo.pop()
-        if id(one) in found or not isinstance(one, (ModuleType, type, FunctionType)) or not of_library(one):
+        if id(one) in found or not issubclass(type(one), _OWNERS) or not of_library(one):
             continue
         found[id(one)] = one
         if not isinstance(one, FunctionType):
             held = vars(one)
             todo += [held[name] for name in names & held.keys()]
+            objects = [each for each in map(held.get, names & held.keys()) if _is_plain_object(each)]
+            found.update((id(each), each) for each in objects)
+            todo += map(type, objects)
     return [one for one in found.values() if not (isinstance(one, type) and one.__flags__ & IMMUTABLE)]
+
+
+def named_containers(owners: Iterable[Any], names: set[str]) -> list[Any]:
+    """Return the dictionaries, lists and sets that modules and classes among ``owners`` hold under ``names``."""
+    own = {name for name in names if not name.startswith("__")}
+    held = [vars(one) for one in owners if issubclass(type(one), (ModuleType, type))]
+    found = [each[name] for each in held for name in own & each.keys()]
+    apart = {id(each) for each in (sys.modules, sys.path, sys.argv, warnings.filters)}  # are kept as what they mean
+    return list(
+        {
+            id(one): one
+            for one in found
+            if type(one) in (dict, list, set) and len(one) <= _MOST_ITEMS and id(one) not in apart
+        }.values()
+    )
+
+
+@functools.lru_cache(4096)
+def changes_items(code: CodeType) -> bool:
+    """Return whether ``code`` may change an item of a container.
+
+    Example:
+        >>> def f(names):
+        ...     names["rank"] = 0
+        >>> changes_items(f.__code__)
+        True
+    """
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
+    stores = any(each.opname in ("STORE_SUBSCR", "DELETE_SUBSCR") for each in dis.get_instructions(code))
+    return stores or bool(_CHANGES & {*code.co_names}) or any(map(changes_items, inner))
+
+
+def _is_plain_object(one: Any) -> bool:
+    """Return whether an object that a library holds keeps its attributes in a dictionary that may be changed."""
+    return (
+        not issubclass(type(one), _OWNERS)
+        and bool(attributes_of(one))
+        and not type(one).__module__.startswith("torch.distributed")  # a rank's groups are kept elsewhere
+    )
+
+
+def attributes_of(one: Any) -> dict[str, Any]:
+    """Return the attributes of an object, without a question to it: that may run its code."""
+    try:
+        held = object.__getattribute__(one, "__dict__")
+    except AttributeError:
+        return {}
+    return held if type(held) is dict else {}
 
 
 def files_of(file: Path) -> Iterator[tuple[ast.Module, CodeType]]:
@@ -193,10 +300,17 @@ def import_patched_libraries(tree: ast.Module) -> None:
         else:
             continue
         for module in modules:
-            with suppress(Exception):
-                spec = importlib.util.find_spec(module.partition(".")[0])
-                if spec and spec.origin and is_installed(spec.origin):
-                    importlib.import_module(module)
+            import_library(module)
+
+
+def import_library(module: str) -> None:
+    """Import a module that is Python's or an installed package's; do nothing where that fails."""
+    if module in sys.modules:
+        return
+    with suppress(Exception):
+        spec = importlib.util.find_spec(module.partition(".")[0])
+        if spec and spec.origin and is_installed(spec.origin):
+            importlib.import_module(module)
 
 
 def _is_set(node: ast.Attribute) -> bool:

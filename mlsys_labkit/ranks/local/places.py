@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import is_
 from types import CellType, FunctionType, ModuleType
 from typing import Any, Protocol
 
@@ -129,6 +130,8 @@ class Modules:
         for name in now:
             if name not in values:
                 del sys.modules[name]
+                if name in self._libraries:  # the program had put a module of its own in its place
+                    sys.modules[name] = self._libraries[name]
         sys.modules.update(values)
 
 
@@ -146,6 +149,27 @@ class Exchanged:
         for name, value in values.items():
             if self.held.get(name, _ABSENT) is not value:
                 self.held[name] = value
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The items of a dictionary, a list or a set of a library."""
+
+    held: Any
+
+    def read(self) -> dict[str, Any]:
+        return {"": self.held.copy()}
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        now, wanted = self._compared(self.held), self._compared(values[""])
+        if len(now) == len(wanted) and all(map(is_, now, wanted)):  # == may be a tensor
+            return
+        self.held.clear()
+        (self.held.extend if isinstance(self.held, list) else self.held.update)(values[""])
+
+    @staticmethod
+    def _compared(held: Any) -> list[Any]:
+        return [*held, *held.values()] if isinstance(held, dict) else [*held]
 
 
 class Loggers:

@@ -7,7 +7,6 @@ Files outside Python's own folders and outside installed packages belong to it, 
 from __future__ import annotations
 
 import builtins
-import dis
 import functools
 import gc
 import sys
@@ -33,9 +32,11 @@ import torch
 import torch.distributed as dist
 
 from mlsys_labkit.ranks.local import patches
+from mlsys_labkit.ranks.local.code_names import names_in
 from mlsys_labkit.ranks.local.places import (
     Attributes,
     Closure,
+    Contents,
     Defaults,
     Exchanged,
     Loggers,
@@ -44,6 +45,7 @@ from mlsys_labkit.ranks.local.places import (
     Process,
     Variables,
 )
+from mlsys_labkit.ranks.local.settings import ProcessSettings
 
 _LIBRARIES = ("torch", "numpy", "IPython", "ipykernel", "pytest", "_pytest")
 _EXCHANGED = (builtins, dist, torch.nn.functional)  # exchanging their functions is common
@@ -55,8 +57,6 @@ _DISPATCH = {_sample.dispatch.__code__, _sample.register.__code__}  # they keep 
 _ANY_GLOBAL = {"globals", "eval", "exec", "locals", "vars"}  # a function that names one may mean any global
 _ANY_ATTRIBUTE = {"getattr", "vars", "attrgetter", "eval", "exec"}
 _NOT_THE_PROGRAMS = {"In", "Out", "exit", "quit", "get_ipython"}  # of a notebook's globals
-_READS_GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
-_READS_ATTRIBUTE = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "IMPORT_FROM", "LOAD_SUPER_ATTR"}
 
 
 @dataclass
@@ -127,9 +127,10 @@ def _kind(module: ModuleType) -> Literal["program", "installed", "library"]:
     top = str(about.get("__name__", "")).partition(".")[0]
     if top == "__main__":
         return "program"
-    if top in patches.KIT or top in _LIBRARIES or top in sys.stdlib_module_names:
-        return "library"
     spec, file = about.get("__spec__"), about.get("__file__")
+    made = spec is None and file is None  # by the program, which may give it the name of one of Python's
+    if top in patches.KIT or top in _LIBRARIES or (top in sys.stdlib_module_names and not made):
+        return "library"
     if not isinstance(file, str):
         folders = [*(getattr(spec, "submodule_search_locations", None) or ())]  # of a package without __init__.py
         if not folders:
@@ -157,6 +158,7 @@ class _Search:
     whole: set[int] = field(default_factory=set)  # ids of globals of which any may be meant
     any_attribute: bool = False  # whether any attribute of a class may be meant
     any_class: bool = False  # whether an attribute may be set on any class
+    changes_items: bool = False  # of any container
     executed: bool = True  # whether globals may belong to no module
 
     def __post_init__(self) -> None:
@@ -206,7 +208,7 @@ class _Search:
             if _is(one, threading.local):
                 self.of_thread[id(one)] = type(one), dict(vars(one))
             yield type(one)
-            yield from _held(one).values()
+            yield from patches.attributes_of(one).values()
             if _is(one, _HOLDERS) or any("__slots__" in vars(kind) for kind in type(one).__mro__):
                 yield from gc.get_referents(one)[:_MOST_ITEMS]
 
@@ -237,8 +239,12 @@ class _Search:
         read = names_in(code)
         self.attributes |= read.attributes | read.texts
         self.imports |= read.imports
+        for module in patches.imports_set_on(code):
+            patches.import_library(module)  # what it is before the run is not known later
+            self.imports.add(module)
         self.patched |= patches.names_set(code)
         self.any_class |= patches.sets_on_types(code)
+        self.changes_items |= patches.changes_items(code)
 
     def _class(self, one: type) -> Iterator[Any]:
         module = sys.modules.get(one.__module__)
@@ -285,16 +291,22 @@ class _Search:
             places.append(Exchanged(vars(one), tuple(reached)))
         if unknown or "logging" in self.imports or any("logging" in names for names in self.names.values()):
             places.append(Loggers())
-        places.append(patches.Patches(self._owners(), self.patched))
+        owners = self._owners()
+        places.append(patches.Patches(owners, self.patched))
+        if self.changes_items:
+            places += map(Contents, patches.named_containers(owners, self.attributes))
+        places.append(ProcessSettings(self.attributes | self.imports | set().union(*self.names.values())))
         return places
 
     def _owners(self) -> list[Any]:
-        if not self.patched:
+        if not (self.patched or self.changes_items):
             return []
         named = [part for name in self.imports for part in _with_parents(name)]
         roots = [*self.seen.values(), *(sys.modules[name] for name in named if name in sys.modules)]
         if self.any_class:
             roots += patches.classes_below(torch.nn.Module, torch.optim.Optimizer)
+            modules = [one for one in roots if _is(one, ModuleType) and one.__name__.partition(".")[0] != "torch"]
+            roots += [value for one in modules for value in list(vars(one).values()) if _is(value, type)]
         return patches.named_owners(
             roots, self.attributes | {part for name in named for part in name.split(".")}, _of_library
         )
@@ -312,6 +324,9 @@ class _Search:
             named = {name for name in vars(one) if not name.startswith("__") and self.any_attribute}
             named |= {name for name in self.attributes if name in vars(one)}
             pairs.append((Attributes(one), set() if _is(one, EnumMeta) else named))
+            if _is(one, EnumMeta):
+                members = [vars(member) for member in vars(one)["_member_map_"].values()]
+                pairs += [(Variables(own), {name for name in own if not name.startswith("_")}) for own in members]
         for function in self.functions:
             pairs.append((Variables(vars(function)), set(vars(function))))
             if defaults := Defaults(function).read():
@@ -339,54 +354,3 @@ def _of_library(one: Any) -> bool:
 
 def _is_called(value: Any) -> bool:
     return callable(value) or _is(value, (classmethod, staticmethod, property))
-
-
-def _held(one: Any) -> dict[str, Any]:
-    try:
-        held = object.__getattribute__(one, "__dict__")
-    except AttributeError:
-        return {}
-    return held if type(held) is dict else {}
-
-
-@dataclass(frozen=True)
-class Names:
-    """The names in a function's code, and in the functions and classes that are defined inside it."""
-
-    globals: frozenset[str]
-    attributes: frozenset[str]
-    imports: frozenset[str]
-    texts: frozenset[str]  # strings that may be names: getattr(x, "rank")
-
-
-@functools.lru_cache(4096)
-def names_in(code: CodeType) -> Names:
-    """Return the names that ``code`` uses.
-
-    Example:
-        >>> def f():
-        ...     return model.rank
-        >>> found = names_in(f.__code__)
-        >>> sorted(found.globals), sorted(found.attributes)
-        (['model'], ['rank'])
-
-    Reference: Python documentation, ``dis``.
-    """
-    globals_, attributes, imports, texts = set(), set(), set(), set()
-    for one in _all_code(code):
-        texts |= {text for text in patches.texts_in(one) if text.isidentifier()}
-        for instruction in dis.get_instructions(one):
-            if instruction.opname in _READS_GLOBAL:
-                globals_.add(instruction.argval)
-            elif instruction.opname in _READS_ATTRIBUTE:
-                attributes.add(instruction.argval)
-            elif instruction.opname == "IMPORT_NAME":
-                imports.add(instruction.argval)
-    return Names(frozenset(globals_), frozenset(attributes), frozenset(imports), frozenset(texts))
-
-
-def _all_code(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _all_code(const)
