@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from mlsys_labkit import specs
 from mlsys_labkit.planner.errors import PlanError
 
+_NOT_MODELLED = ("float4", "int8")  # which products stay wide, and what scaling the blocks costs
+
 
 @dataclass(frozen=True)
 class Precision:
@@ -15,7 +17,9 @@ class Precision:
     The default is mixed precision with Adam: weights and gradients in 16 bits; the optimizer's 12 bytes are a copy of
     the weights, momentum and variance, in 32 bits each. ``Precision.single()`` is everything in 32 bits: 4, 4 and 8.
 
-    Raises PlanError for another dtype than those of ``specs.DTYPES``.
+    With "float8", matrices of the layers are multiplied in 8 bits; activations stay in 16 bits between products, and so
+    do attention and the output layer. Raises PlanError for "float4" and "int8", whose recipes are not modelled, and for
+    a dtype that is not in ``specs.DTYPES``.
 
     Reference: Rajbhandari et al., "ZeRO", arXiv:1910.02054, sec. 3.1 (K = 12).
     """
@@ -26,8 +30,10 @@ class Precision:
     compute: str = "bfloat16"
 
     def __post_init__(self) -> None:
-        if self.compute not in specs.DTYPES:
-            raise PlanError(f"compute is one of {', '.join(specs.DTYPES)}; got {self.compute!r}")
+        known = [dtype for dtype in specs.DTYPES if dtype not in _NOT_MODELLED]
+        if self.compute not in known:
+            why = "; training in it is not modelled" if self.compute in _NOT_MODELLED else ""
+            raise PlanError(f"compute is one of {', '.join(known)}; got {self.compute!r}{why}")
 
     @property
     def itemsize(self) -> int:

@@ -269,6 +269,8 @@ def test_less_memory_admits_fewer_layouts() -> None:
         (lambda: Cluster(gpus=8, host_bytes_per_second=0), "host_bytes_per_second must be above 0"),
         (lambda: Transformer.gpt(2, 7, 3), "width must be a multiple of heads: got 7 and 3"),
         (lambda: Precision(compute="flot8"), "compute is one of float64, float32"),
+        (lambda: Precision(compute="float4"), "got 'float4'; training in it is not modelled"),
+        (lambda: Precision(compute="int8"), "got 'int8'; training in it is not modelled"),
         (lambda: Layout(tensor=3).check(MODELS["llama-2-7b"]), "heads = 32 is not divisible by tensor = 3"),
         (lambda: Layout(tensor=16).check(MODELS["llama-3-8b"]), "kv_heads = 8 is not divisible by tensor = 16"),
         (lambda: Layout(pipeline=5).check(MODELS["llama-2-7b"]), "layers = 32 is not divisible"),
