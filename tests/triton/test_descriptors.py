@@ -39,6 +39,22 @@ def test_descriptors_gather_and_scatter_rows() -> None:
 
 
 @triton.jit
+def copied(x, out, N: tl.constexpr):
+    tl.store(out + tl.arange(0, N), tl.reshape(x.load([0, 0]), (N,)))
+
+
+@pytest.mark.skipif("round_f32_to_tf32" not in TensorDescriptor.__annotations__, reason="Triton before 3.7")
+def test_descriptors_round_to_tf32() -> None:
+    x = torch.randn((1, 16), generator=torch.Generator().manual_seed(0))
+    x[0, :2] = torch.tensor([1 + 2**-11, 1 + 3 * 2**-11])  # ties
+    x[0, 2] = torch.inf
+    out = torch.empty(16)
+    copied[1,](TensorDescriptor.from_tensor(x, [1, 16], round_f32_to_tf32=True), out, 16)
+    np.testing.assert_array_equal(out[:3], [1, 1 + 2**-9, np.inf])
+    np.testing.assert_array_equal(out[3:], FORMATS["tf32"].round(x[0, 3:].numpy()))
+
+
+@triton.jit
 def walked(a, b, c, M, N, K, SIDE: tl.constexpr):
     across = tl.cdiv(N, SIDE)
     for tile in tl.range(tl.program_id(0), tl.cdiv(M, SIDE) * across, tl.num_programs(0), flatten=True):

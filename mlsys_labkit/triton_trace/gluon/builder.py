@@ -229,7 +229,7 @@ class GluonBuilder(Builder):
         if not number_of(predicate) or self.running.dry:
             return
         pointers, mask = descriptor.pointers(offsets)
-        values = self._load(pointers, mask, descriptor.filling()).data.reshape(view.shape)
+        values = descriptor.converted(self._load(pointers, mask, descriptor.filling())).data.reshape(view.shape)
         operation = Operation(self.running.line(), _ARRIVAL, lambda: view.write(values), size=values.nbytes)
         self.barriers.signal(barrier, operation)
         self.shared.write_later(view, "TMA load", operation)

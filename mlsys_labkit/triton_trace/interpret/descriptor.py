@@ -16,7 +16,13 @@ from mlsys_labkit.triton_trace.interpret.undefined import require_defined
 
 
 class Descriptor:
-    """A block anywhere in a strided array, from ``tl.make_tensor_descriptor`` or ``tl.make_block_ptr``."""
+    """A block anywhere in a strided array, from ``tl.make_tensor_descriptor`` or ``tl.make_block_ptr``.
+
+    Attributes:
+        rounds_to_tf32: a copy of its float32 elements rounds them, as the host's descriptor asks for.
+    """
+
+    rounds_to_tf32 = False
 
     def __init__(
         self, base: Any, shape: Any, strides: Any, block: Any, padding: Any, checked: Sequence[int] | None = None
@@ -62,6 +68,14 @@ class Descriptor:
         inside = (row >= 0) & (row < height) & (at >= 0) & (at < width)
         return Handle(addresses, self.base.dtype.scalar), Handle(inside, tl.int1)
 
+    def converted(self, block: Any) -> Any:
+        """Return a block that was loaded as TMA delivers it. Reference: CU_TENSOR_MAP_DATA_TYPE_TFLOAT32."""
+        if self.rounds_to_tf32:
+            bits = block.data.view(np.uint32)
+            to_nearest_even = bits + (bits >> 13 & 1) + 0xFFF & 0xFFFFE000
+            block.data = np.where(np.isfinite(block.data), to_nearest_even, bits).astype(np.uint32).view(np.float32)
+        return block
+
     def filling(self) -> Any:
         dtype = self.base.get_element_ty()
         return handle_of(np.array([np.nan if self.padding == PAD_NAN else 0.0], np.float32), dtype)
@@ -85,11 +99,11 @@ class DescriptorOperations:
 
     def create_descriptor_load(self, descriptor: Descriptor, offsets: Any, *policy: Any) -> Any:
         pointers, mask = descriptor.pointers(offsets)
-        return self._load(pointers, mask, descriptor.filling())
+        return descriptor.converted(self._load(pointers, mask, descriptor.filling()))
 
     def create_descriptor_gather(self, descriptor: Descriptor, rows: Any, column: Any, kind: Any) -> Any:
         pointers, mask = descriptor.rows(rows, column)
-        return self._load(pointers, mask, descriptor.filling())
+        return descriptor.converted(self._load(pointers, mask, descriptor.filling()))
 
     def create_descriptor_scatter(self, descriptor: Descriptor, value: Any, rows: Any, column: Any) -> None:
         pointers, mask = descriptor.rows(rows, column)

@@ -121,9 +121,12 @@ class Interpreter:
         return self._descriptor(value)
 
     def _descriptor(self, value: dict[str, Any]) -> Any:
+        made = self._gluon_descriptor(value) if value["layout"] else self._triton_descriptor(value)
+        made.handle.rounds_to_tf32 = value["tf32"]
+        return made
+
+    def _triton_descriptor(self, value: dict[str, Any]) -> Any:
         semantic = self._language.semantic
-        if value["layout"]:
-            return self._gluon_descriptor(value)
         strides = [semantic.to_tensor(one) for one in value["strides"]]
         return semantic.make_tensor_descriptor(
             base=self._argument(value["base"]),

@@ -188,6 +188,7 @@ def _packed(name: str, value: Any, spans: list[ArraySpan], annotation: str = "")
             "strides": [int(n) for n in value.strides],
             "block": [int(n) for n in value.block_shape],
             "padding": value.padding,
+            "tf32": bool(getattr(value, "round_f32_to_tf32", False)),
             "layout": layout_name(getattr(value, "layout", None)),
         }
     if isinstance(value, np.generic):
