@@ -24,6 +24,15 @@ KERNELS = [
     ("of_registers", "float v[2];\nv[0] = x[t];\nif (t < 16) v[1] = x[t + 1];\ny[t] = v[0] + v[1];  // @", "v"),
     ("on_one_side", "float v;\nif (t < 16) { v = x[t]; } else if (t < 24) { v = 0; }\ny[t] = v;  // @", "v"),
     ("after_no_turn", "float v;\nfor (int i = 16; i < t; ++i) v = x[i];\ny[t] = v;  // @", "v"),
+    ("summed", "float v, sum = 0;\nif (t < 16) v = x[t];\nsum += 2 * v;\ny[t] = sum;  // @", "v"),
+    ("negated", "double v;\nif (t < 16) v = x[t];\nfloat w = -v;\ny[t] += w;  // @", "v"),
+    ("added_up", "float v;\nif (t < 16) v = 1;\nfloat w = v + 1;\natomicAdd(y, w);  // @", "v"),
+    (
+        "reduced",
+        "float v;\nif (t < 16) v = x[t];\nfor (int o = 16; o; o /= 2) v += __shfl_down_sync(~0u, v, o);\n"
+        "if (t == 0) y[0] = v;  // @",
+        "v",
+    ),
     ("at_the_sides", "float v;\nif (t < 16) v = x[t];\nelse v = 0;\ny[t] = v;", ""),
     ("under_one_condition", "float v;\nif (t < 16) v = x[t];\n__syncthreads();\nif (t < 16) y[t] = v;", ""),
     ("not_used", "float v;\nif (t < 16) v = x[t];\nv = 2 * v;\nfloat w = v;\nif (t < 16) y[t] = w;", ""),
@@ -32,9 +41,25 @@ KERNELS = [
     ("by_address", "float s, c;\nsincosf(x[t], &s, &c);\ny[t] = s + c;", ""),
     ("short_circuit", "float v;\nif (t < 16) v = x[t];\nif (t < 16 && v > 0) y[t] = v;", ""),
     ("through_all", "float v[4];\nfor (int i = 0; i < 4; ++i) v[i] = x[i];\ny[t] = v[t & 3];", ""),
+    ("through_its_declaration", "float s, c, *p = &s;\nsincosf(x[t], p, &c);\ny[t] = s + c;", ""),
+    ("a_nan", "float v = nanf(\"\");\ny[t] = -v + x[t];", ""),
+    (
+        "of_many_types",
+        "Bits b = {5, {1, 2}};\nint *q, m = 0;\nPair to;\nfill(&q, &b, &to, &m);\nfloat v;\nif (t < 16) v = b.few;\n"
+        "if (t < 9) y[t] = v;",
+        "",
+    ),
     ("that_value", "int v = -16843010;\ny[t] = v;", ""),
 ]  # fmt: skip
-SOURCE = "".join(
+TYPES = """struct Pair { float a, b; };
+struct Bits { unsigned few : 3; Pair pair; };
+__device__ void fill(int** q, Bits* c, Pair* to, int* p) {
+int v;
+if (to) v = 1;
+q[0] = 0; q[0] = NULL; p[0] = c->few; c[0] = *c; q[0] = p + v; to[0] = c->pair; to[0] = {1, 2};
+}
+"""
+SOURCE = TYPES + "".join(
     f"__global__ void {name}(const float* x, float* y, int n) {{\nint t = threadIdx.x;\n{body}\n}}\n"
     for name, body, _ in KERNELS
 )

@@ -22,7 +22,7 @@ from mlsys_labkit.cuda.kernel.simulator.explain_copies import (
     without_consequences,
 )
 from mlsys_labkit.cuda.kernel.simulator.indices import index_finding, without_known_indices
-from mlsys_labkit.cuda.kernel.simulator.variables import variable_finding
+from mlsys_labkit.cuda.kernel.simulator.variables import variable_finding, without_direct_reads
 from mlsys_labkit.cuda.source.returns import may_have_returned
 from mlsys_labkit.cuda.source.source import Source
 
@@ -50,7 +50,7 @@ def decode_findings(result: RecordedLaunch, context: LaunchContext) -> list[Kern
     """Return the findings of a launch in any mode, by line; the first one is the one to mend first."""
     records = read_records(result.findings, "findings")
     places = context.places({*records["pc"].tolist(), *records["other_pc"].tolist()})
-    lines = context.source.splitlines()
+    text, lines = Source(context.source), context.source.splitlines()
 
     def source_line(number: int) -> str:
         return lines[number - 1] if 0 < number <= len(lines) else ""
@@ -69,7 +69,7 @@ def decode_findings(result: RecordedLaunch, context: LaunchContext) -> list[Kern
                 findings.append(found)
             continue
         if kind == "uninitialized_variable":
-            findings.append(variable_finding(record, (line, source_line(line)), (case.block, case.thread), lines))
+            findings.append(variable_finding(record, (line, source_line(line)), (case.block, case.thread), text))
             continue
         if (
             kind == "absent_lane"
@@ -94,7 +94,7 @@ def decode_findings(result: RecordedLaunch, context: LaunchContext) -> list[Kern
                 int(record["count"]),
             )
         )
-    findings = without_consequences(without_known_indices(findings))
+    findings = without_consequences(without_known_indices(without_direct_reads(findings)))
     return _merged(sorted(findings, key=lambda finding: (finding.line, finding.other_line, finding.kind)))
 
 

@@ -252,15 +252,33 @@ void lk_local(void* array, unsigned long bytes, int is_set) {
     if (is_set) record_range(begin, bytes, Op::store, HOOK_PC);
 }
 
-// What nothing has set holds the bytes of -ftrivial-auto-var-init=pattern.
-void lk_local_value(unsigned long long bits, int size, const char* name, int declared) {
-    constexpr u64 kPattern = 0xFEFEFEFEFEFEFEFE;
+static void unset_variable(const char* name, int declared, u64 pc) {
     Block* block = current();
-    if (bits != kPattern >> (64 - 8 * size) || !block || block->mode != Mode::check) return;
-    FindingRecord finding = make_finding(*block, FindingKind::uninitialized_variable, block->thread_number, HOOK_PC);
+    if (!block || block->mode != Mode::check) return;
+    FindingRecord finding = make_finding(*block, FindingKind::uninitialized_variable, block->thread_number, pc);
     finding.values[0] = u32(declared);
     snprintf(finding.text, sizeof finding.text, "%s", name);
     block->launch->findings.report(finding);
+}
+
+// What nothing has set holds the bytes of -ftrivial-auto-var-init=pattern.
+static constexpr u64 kPattern = 0xFEFEFEFEFEFEFEFE;
+
+void lk_local_value(unsigned long long bits, int size, const char* name, int declared) {
+    if (bits == kPattern >> (64 - 8 * size)) unset_variable(name, declared, HOOK_PC);
+}
+
+// The NaN of local_value.h, whatever its sign; it knows its line itself. An array in local memory has the pattern.
+void lk_local_float(unsigned bits, const char* name, int declared) {
+    if (*name && bits == u32(kPattern)) unset_variable(name, declared, HOOK_PC);
+    if ((bits >> 12 & 0x7FFFF) == (0x7FC00u | 0x2A5u)) unset_variable(name, int(bits & 0xFFF), HOOK_PC);
+}
+
+void lk_local_double(unsigned long long bits, const char* name, int declared) {
+    if (*name && bits == kPattern) unset_variable(name, declared, HOOK_PC);
+    const u64 payload = bits >> 29 & 0x3FFFFF;
+    const bool marked = (bits >> 51 & 0xFFF) == 0xFFF && payload >> 12 == 0x2A5 && !(bits & 0x1FFFFFFF);
+    if (marked) unset_variable(name, int(payload & 0xFFF), HOOK_PC);
 }
 
 void lk_copy_started(const void* to, unsigned long bytes, const void* barrier, unsigned phase) {

@@ -1,6 +1,7 @@
-// local_value.h: a look at a local variable where its value matters, for check (source/local_reads.py writes these macros).
+// local_value.h: a look at local variables where their values matter, for check (source/local_reads.py writes these macros).
 //
 // -ftrivial-auto-var-init=pattern is not enough: gcc takes a variable that is set under a condition for one that is always set.
+// A float that nothing has set is a NaN with the line of its declaration, which arithmetic and shuffles hand on.
 #pragma once
 
 #include <cstddef>
@@ -8,53 +9,93 @@
 #include <utility>
 
 #include "lk/qualifiers.h"
+#include "lk/vectors.h"
 
 #include "../../runtime/abi.h"
 
 namespace lk {
 
-// The value goes to the hook, not its address: the variable stays in a register.
+// Bits of a float: a quiet NaN, ten bits that tell it from others, and twelve for the line (hooks.cpp reads them).
+constexpr unsigned unset_float(int line) { return 0x7FC00000u | 0x2A5u << 12 | (line < 4096 ? unsigned(line) : 0u); }
+
 template <class T>
-LK_INLINE T seen_value(T value, const char* name, int declared) {
-    if constexpr (std::is_trivially_copyable_v<T> && sizeof(T) == 4) {
+constexpr bool has_floats = std::is_same_v<T, float> || std::is_same_v<T, float2> || std::is_same_v<T, float3> ||
+                            std::is_same_v<T, float4>;
+template <class T>
+constexpr bool is_small = std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T> &&
+                          sizeof(T) % 4 == 0 && sizeof(T) <= 16;
+
+template <class T>
+LK_INLINE auto seen_value(T value, const char* name, int declared) {
+    if constexpr (std::is_same_v<T, float>) {
+        lk_local_float(__builtin_bit_cast(unsigned, value), name, declared);
+    } else if constexpr (std::is_same_v<T, double>) {
+        lk_local_double(__builtin_bit_cast(unsigned long long, value), name, declared);
+    } else if constexpr (is_small<T> && sizeof(T) == 4) {
         lk_local_value(__builtin_bit_cast(unsigned, value), 4, name, declared);
-    } else if constexpr (std::is_trivially_copyable_v<T> && sizeof(T) == 8) {
+    } else if constexpr (is_small<T> && sizeof(T) == 8) {
         lk_local_value(__builtin_bit_cast(unsigned long long, value), 8, name, declared);
     }
     return value;
 }
 
-template <int... word>
-struct Words {
-    unsigned words[sizeof...(word)] = {(word, 0xFEFEFEFEu)...};
+// What a statement stores: a float shows what it was computed from. Other types pass as they are.
+template <class T, bool by_value = std::is_scalar_v<T>>
+struct Stored {
+    template <class Value>
+    LK_INLINE static decltype(auto) see(Value&& value) { return static_cast<Value&&>(value); }
+};
+template <class T>
+struct Stored<T, true> {  // no reference binds to a bit field
+    LK_INLINE static T see(T value) { return value; }
+};
+template <>
+struct Stored<float, true> {
+    LK_INLINE static float see(float value) { return seen_value(value, "", 0); }
+};
+template <>
+struct Stored<double, true> {
+    LK_INLINE static double see(double value) { return seen_value(value, "", 0); }
 };
 
-template <class T, int... word>
-LK_INLINE T pattern(std::integer_sequence<int, word...>) { return __builtin_bit_cast(T, Words<word...>{}); }
+template <unsigned word, size_t... place>
+struct Words {
+    unsigned words[sizeof...(place)] = {(place, word)...};
+};
 
-template <class T>
-constexpr bool has_pattern = std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T> && sizeof(T) % 4 == 0 && sizeof(T) <= 16;
-
-// No loop: it would be a basic block more, which profile counts.
-template <class T>
-LK_INLINE void leave_unset(T& value) {
-    if constexpr (has_pattern<T>) value = pattern<T>(std::make_integer_sequence<int, int(sizeof(T) / 4)>{});
+template <class T, int line, size_t... place>
+LK_INLINE T pattern(std::index_sequence<place...>) {
+    return __builtin_bit_cast(T, Words<has_floats<T> ? unset_float(line) : 0xFEFEFEFEu, place...>{});
 }
 
-template <class T, size_t... place>
-LK_INLINE void leave_unset(T (&values)[sizeof...(place)], std::index_sequence<place...>) { (leave_unset(values[place]), ...); }
+template <int line, class T>
+LK_INLINE void leave_unset(T& value) {
+    if constexpr (std::is_same_v<T, double>) {
+        value = __builtin_bit_cast(double, 0x7FF8000000000000ull | (unset_float(line) & 0x3FFFFFull) << 29);
+    } else if constexpr (is_small<T>) {
+        value = pattern<T, line>(std::make_index_sequence<sizeof(T) / 4>{});
+    }
+}
 
-template <class T, size_t count>
+// No loop: it would be a basic block more, which profile counts.
+template <int line, class T, size_t... place>
+LK_INLINE void leave_unset(T (&values)[sizeof...(place)], std::index_sequence<place...>) {
+    (leave_unset<line>(values[place]), ...);
+}
+
+template <int line, class T, size_t count>
 LK_INLINE void leave_unset(T (&values)[count]) {
-    if constexpr (count <= 64) leave_unset(values, std::make_index_sequence<count>{});
+    if constexpr (count <= 64) leave_unset<line>(values, std::make_index_sequence<count>{});
 }
 
 }  // namespace lk
 
 #ifdef __SANITIZE_THREAD__
+#define LK_UNSET(variable, line) lk::leave_unset<line>(variable);
 #define LK_READ(value, name, declared) lk::seen_value(value, name, declared)
-#define LK_UNSET(variable) lk::leave_unset(variable);
+#define LK_STORED(...) lk::Stored<std::decay_t<decltype(__VA_ARGS__)>>::see(__VA_ARGS__)
 #else
-#define LK_UNSET(variable)
+#define LK_UNSET(variable, line)
 #define LK_READ(value, name, declared) value
+#define LK_STORED(...) __VA_ARGS__
 #endif

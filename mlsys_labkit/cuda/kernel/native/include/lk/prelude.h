@@ -7,8 +7,8 @@
 #include "lk/standard.h"
 
 #include "lk/qualifiers.h"
-#include "lk/local_value.h"
 #include "lk/vectors.h"
+#include "lk/local_value.h"
 #include "lk/builtins.h"
 #include "lk/synchronize.h"
 #include "lk/warp.h"
