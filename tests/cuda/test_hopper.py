@@ -187,3 +187,30 @@ def test_barrier_of_a_part_that_some_never_reach_is_a_finding() -> None:
     text = PART.replace('asm volatile("bar.sync 1, 64;"', 'if (t < 32) asm volatile("bar.sync 1, 64;"')
     found = cuda.compile(text, "part", backend="simulator").check[1, 96](np.zeros(160, np.int32))
     assert "divergent_barrier" in {one.kind for one in found}
+
+
+RANKS = """#include <cooperative_groups.h>
+#include <cstdio>
+namespace own {
+template <int ROWS, class T, int COLUMNS>
+__global__ void __cluster_dims__(ROWS * COLUMNS, 1, 1) ranks(T* out) {
+  cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+  out[blockIdx.x] = 100 * cluster.num_blocks() + cluster.block_rank();
+}
+}
+int main() {
+  int *d, h[4];
+  cudaMalloc(&d, sizeof h);
+  auto* kernel = own::ranks<2, int, 1>;
+  kernel<<<4, 1>>>(d);
+  cudaMemcpy(h, d, sizeof h, cudaMemcpyDeviceToHost);
+  printf("%d %d %d %d\\n", h[0], h[1], h[2], h[3]);
+  own::ranks<1, int, 4><<<4, 1>>>(d);
+  cudaMemcpy(h, d, sizeof h, cudaMemcpyDeviceToHost);
+  printf("%d %d %d %d\\n", h[0], h[1], h[2], h[3]);
+}
+"""
+
+
+def test_cluster_may_depend_on_template_arguments_and_the_launch_on_a_pointer() -> None:
+    assert run(RANKS).stdout == "200 201 200 201\n400 401 402 403\n"

@@ -157,7 +157,7 @@ def test_shuffles_votes_and_registers():
 
 REFUSED = """
 template <bool hopper> __device__ void go(unsigned* p) {
-  if constexpr (hopper) { asm volatile("wgmma.fence.sync.aligned;\\n" ::: "memory"); } else { *p = 5; }
+  if constexpr (hopper) { asm volatile("tcgen05.fence::before_thread_sync;\\n" ::: "memory"); } else { *p = 5; }
 }
 static __device__ void unused() { asm volatile("tcgen05.wait::ld.sync.aligned;"); }
 #if __CUDA_ARCH__ >= 1000
@@ -184,7 +184,7 @@ def test_refusal_names_the_instruction_and_its_line():
     first = caught.value.diagnostics[0]
     assert first.line == 3
     assert first.text.startswith(
-        "inline PTX wgmma.fence.sync.aligned: left out of the simulator; a GPU is needed; what"
+        "inline PTX tcgen05.fence::before_thread_sync: left out of the simulator; a GPU is needed; what"
     )
     assert len(caught.value.diagnostics) == 1
 

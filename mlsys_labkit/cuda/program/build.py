@@ -26,7 +26,7 @@ from mlsys_labkit.cuda.kernel.simulator import runtime
 from mlsys_labkit.cuda.program import libraries
 from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite
 from mlsys_labkit.cuda.program.sizes import declares, with_defines
-from mlsys_labkit.cuda.source.clusters import cluster_dimensions, registered_clusters
+from mlsys_labkit.cuda.source.clusters import registered_clusters
 from mlsys_labkit.cuda.source.functions import device_functions
 from mlsys_labkit.cuda.source.host_calls import host_calls
 from mlsys_labkit.cuda.source.host_variables import host_variables
@@ -284,7 +284,7 @@ def _files(source: ProgramSource) -> dict[str, str]:
     before = "".join(f"{line}\n" for line in lines)
     main_name, main_text = written[0]
     dynamic = dict.fromkeys(name for one in sources for name in dynamic_arrays(one))
-    exports = [*module_exports((), tuple(dynamic)), *registered_clusters(cluster_dimensions(sources))]
+    exports = [*module_exports((), tuple(dynamic)), *registered_clusters(sources)]
     behind = f'\n#line 1 "{EXPORTS}"\n' + "\n".join(exports) + "\n"
     files = {"program.cpp": f'{before}#line 1 "{main_name}"\n{main_text}{behind}'}
     units = {name: f"unit{number}.cpp" for number, name in enumerate(source.units)}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from mlsys_labkit.cuda.source.kernels import kernel_headers, template_parameters
 from mlsys_labkit.cuda.source.source import Source
-from mlsys_labkit.cuda.source.tokens import closing_brackets
+from mlsys_labkit.cuda.source.tokens import closing_brackets, split_commas
 
 DEPENDENT = "0"  # dimensions that depend on template arguments: no launch has them
 
@@ -21,6 +21,12 @@ def cluster_dimensions(sources: Iterable[Source]) -> dict[str, str]:
 
     Reference: CUDA C++ programming guide, "Thread Block Clusters".
     """
+    declared = _declared(sources).items()
+    return {name: DEPENDENT if _depends(template, text) else text for name, (template, text) in declared}
+
+
+def _declared(sources: Iterable[Source]) -> dict[str, tuple[str, str]]:
+    """Return the template parameters and the dimensions of the kernels that are declared with some."""
     found = {}
     for source in sources:
         code = source.words
@@ -33,11 +39,13 @@ def cluster_dimensions(sources: Iterable[Source]) -> dict[str, str]:
                 if code[at].text == "__cluster_dims__" and code[at + 1].text == "(":
                     words = [one.text for one in code[at + 2 : closing[at + 1]]]
                     template = template_parameters(source.masked, code, index) or ""
-                    dependent = any(
-                        re.search(rf"\b{re.escape(word)}\b", template) for word in words if word.isidentifier()
-                    )
-                    found[code[name].text] = DEPENDENT if dependent else " ".join(words).replace(" ,", ",")
+                    found[code[name].text] = (template, " ".join(words).replace(" ,", ","))
     return found
+
+
+def _depends(template: str, text: str) -> bool:
+    words = re.findall(r"[A-Za-z_]\w*", text)
+    return any(re.search(rf"\b{word}\b", template) for word in words)
 
 
 def exported_clusters(kernels: Iterable[str], dimensions: Mapping[str, str]) -> list[str]:
@@ -46,9 +54,33 @@ def exported_clusters(kernels: Iterable[str], dimensions: Mapping[str, str]) -> 
     return [f"LK_CLUSTER({number}, {dimensions[name]})" for number, name in enumerate(own) if name in dimensions]
 
 
-def registered_clusters(dimensions: Mapping[str, str]) -> list[str]:
-    """Return the lines that make the clusters of a program's kernels known to its launches."""
-    return [
-        f'static const bool lk_clustered_{name} = lk::declare_cluster("{name}", {text});'
-        for name, text in dimensions.items()
+def registered_clusters(sources: Iterable[Source]) -> list[str]:
+    """Return the lines that make the clusters of a program's kernels known to its launches.
+
+    Example:
+        >>> source = Source("template <int A, int B> __global__ void __cluster_dims__(A * B, 1) go() {}")
+        >>> print(registered_clusters([source])[0].partition("= ")[2])
+        lk::declare_cluster("go", [](const long long* lk_a, unsigned* lk_e) { \
+const long long A = lk_a[0], B = lk_a[1]; const long long lk_d[] = {A * B, 1}; \
+for (unsigned lk_i = 0; lk_i < sizeof lk_d / sizeof *lk_d; lk_i++) lk_e[lk_i] = unsigned(lk_d[lk_i]); });
+    """
+    lines = []
+    for name, (template, text) in _declared(sources).items():
+        rule = _rule(template, text) if _depends(template, text) else text
+        lines.append(f'static const bool lk_clustered_{name} = lk::declare_cluster("{name}", {rule});')
+    return lines
+
+
+def _rule(template: str, text: str) -> str:
+    """Return a function that computes dimensions from template arguments; those that are types it does not know."""
+    parameters = [one.split("=")[0].split() for one in split_commas(template)]
+    known = [
+        f"{words[-1].lstrip('.')} = lk_a[{number}]"
+        for number, words in enumerate(parameters)
+        if words[0] not in ("typename", "class", "template") and words[-1].lstrip(".").isidentifier()
     ]
+    return (
+        f"[](const long long* lk_a, unsigned* lk_e) {{ const long long {', '.join(known)}; "
+        f"const long long lk_d[] = {{{text}}}; "
+        "for (unsigned lk_i = 0; lk_i < sizeof lk_d / sizeof *lk_d; lk_i++) lk_e[lk_i] = unsigned(lk_d[lk_i]); }"
+    )

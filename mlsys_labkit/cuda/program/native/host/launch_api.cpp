@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "capture.h"
+#include "clusters.h"
 #include "context.h"
 #include "device_heap.h"
 #include "device_launches.h"
@@ -77,19 +78,6 @@ bool valid_extents(const dim3& grid, const dim3& block) {
     const uint64_t threads = uint64_t{block.x} * block.y * block.z;
     if (threads == 0 || threads > h100::threads_of_block || block.x > 1024 || block.y > 1024 || block.z > 64) return false;
     return grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535;
-}
-
-std::map<std::string, dim3>& declared_clusters() {
-    static std::map<std::string, dim3> clusters;
-    return clusters;
-}
-
-dim3 cluster_of(const std::string& kernel, const lk::Configuration& configuration) {
-    if (configuration.cluster.x) return configuration.cluster;
-    const std::string name = kernel.substr(0, kernel.find('<'));
-    const size_t scope = name.rfind(':');
-    const auto found = declared_clusters().find(scope == std::string::npos ? name : name.substr(scope + 1));
-    return found == declared_clusters().end() ? dim3(1, 1, 1) : found->second;
 }
 
 const char* wrong_cluster_of(const lk::Configuration& configuration) {
@@ -208,7 +196,7 @@ GivenArguments checked(const lk::Body& body, void** frame) {
 
 KernelCall made(const char* name, const void* kernel, const lk::Configuration& configuration, void** frame) {
     KernelCall call{kernel_name(name, kernel), kernel, configuration, frame, {}};
-    call.configuration.cluster = cluster_of(call.label, configuration);
+    if (!configuration.cluster.x) call.configuration.cluster = declared_cluster(call.label, kernel);
     return call;
 }
 
@@ -257,10 +245,6 @@ bool is_kept(cudaStream_t stream) {
 }
 
 }  // namespace
-
-extern "C" void lk_program_cluster(const char* kernel, unsigned x, unsigned y, unsigned z) {
-    declared_clusters()[kernel] = dim3(x, y, z);
-}
 
 extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, const lk::Configuration* configuration,
                                          const lk::Body* body, void** frame) {

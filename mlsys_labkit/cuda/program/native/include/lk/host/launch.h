@@ -58,6 +58,7 @@ struct Body {
 
 extern "C" {
 void lk_program_cluster(const char* kernel, unsigned x, unsigned y, unsigned z);
+void lk_program_cluster_rule(const char* kernel, void (*of)(const long long* arguments, unsigned* extents));
 // kernel may be nullptr where only a call of it can be written down. name is a literal, or empty.
 cudaError_t lk_program_launch(const char* name, const void* kernel, const lk::Configuration* configuration,
                               const lk::Body* body, void** frame);
@@ -68,6 +69,12 @@ namespace lk {
 // The cluster that a kernel is declared with, __cluster_dims__.
 inline bool declare_cluster(const char* kernel, unsigned x, unsigned y = 1, unsigned z = 1) {
     lk_program_cluster(kernel, x, y, z);
+    return true;
+}
+
+// One that depends on the kernel's template arguments, which are given as numbers.
+inline bool declare_cluster(const char* kernel, void (*of)(const long long* arguments, unsigned* extents)) {
+    lk_program_cluster_rule(kernel, of);
     return true;
 }
 
