@@ -282,3 +282,14 @@ def test_a_condition_that_the_statement_has_no_lines_for_is_refused_by_name():
     source = f"__global__ void f(int* x) {{ {statement} }}"
     with pytest.raises(cuda.CudaCompileError, match="inline PTX"):
         cuda.compile(source, backend="simulator", strict=False)
+
+
+def test_empty_assembly_that_holds_registers_is_no_instruction():
+    source = """__global__ void k(float* x) {
+      float y = x[threadIdx.x];
+      asm volatile("" : "+f"(y) :: "memory");
+      x[threadIdx.x] = y + 1;
+    }"""
+    x = np.zeros(32, np.float32)
+    cuda.compile(source, backend="simulator")[1, 32](x)
+    assert (x == 1).all()

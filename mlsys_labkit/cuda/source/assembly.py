@@ -18,6 +18,7 @@ _TYPES = {
     "r": "unsigned", "l": "unsigned long long", "h": "unsigned short", "f": "float", "d": "double",
     "n": "long long", "i": "long long",
 }  # fmt: skip
+_OF_PTX_ALONE = ("f", "h", "l")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f", '"': '"', "'": "'", "\\": "\\", "\n": ""}
 _OPERAND = re.compile(r"%(?:(\d+)|\[(\w+)\]|(%))")
 
@@ -93,6 +94,8 @@ def _statement(inside: Sequence[Token]) -> str:
         named = next(token.text for token in parts[0] if token.kind != "string")
         return refusal(f"inline PTX that {named} is a part of") if _is_ptx(template) else ""
     operands = [_operands(part) for part in [*parts[1:3], [], []][:2]]
+    if not template.strip() and any(one.letter in _OF_PTX_ALONE for one in (*operands[0], *operands[1])):
+        return 'do { __asm__ volatile("" ::: "memory"); } while (0)'  # registers that the compiler shall not move
     if not _is_ptx(template):
         return ""
     return _written(template, operands[0], operands[1], plain=len(parts) == 1)
