@@ -227,7 +227,7 @@ def launch(kernel: Any, name: str) -> tuple[list[Any], np.ndarray, np.ndarray]:
     return found, out, np.einsum("tik,tjk->ij", a.astype(np.float32), b.astype(np.float32))
 
 
-@pytest.mark.parametrize("name", ["right::product", "right::written", "unsynced::product"])
+@pytest.mark.parametrize("name", ["right::product", "right::written", "right::chained", "unsynced::product"])
 def test_correct_kernel_has_its_result_and_no_finding(name: str) -> None:
     kernel = cuda.compile_all(CHECKED, backend="simulator")[name]
     for way in (kernel, kernel.seeded(2), kernel.check, kernel.check.seeded(3)):

@@ -58,3 +58,28 @@ __global__ void written(const uint4* tile, float* out) {
         out[row * 8 + column] = d[i];
     }
 }
+
+__device__ __forceinline__ void add_product(float d[2][2], uint64_t a, uint64_t b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
+                 : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1]) : "l"(a), "l"(b));
+}
+
+// Two products in one group add to the same sums, which nothing has to wait for in between.
+__global__ void chained(const uint4* tile, float* out) {
+    const int t = threadIdx.x;
+    __shared__ alignas(128) uint4 s[(64 * 16 + 16 * 8) / 8];
+    for (int i = t; i < (64 * 16 + 16 * 8) / 8; i += blockDim.x) s[i] = tile[i];
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    const uint64_t a = descriptor(s, 1024, 128), b = descriptor(s + 128, 128, 256);
+    float d[2][2] = {};
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (int i = 0; i < 2; i++) add_product(d, a, b);
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    for (int i = 0; i < 4; i++) {
+        const int row = t / 32 * 16 + t % 32 / 4 + i / 2 * 8, column = t % 4 * 2 + i % 2;
+        out[row * 8 + column] = d[i / 2][i % 2] / 2;
+    }
+}

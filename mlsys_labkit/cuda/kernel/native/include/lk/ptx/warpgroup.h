@@ -13,13 +13,16 @@ LK_OPAQUE void tensor_core_multiply() {
     __asm__ volatile("");
 }
 
+// The address is hidden: gcc would read the variable in the caller and pass its value.
 template <class Variable>
 LK_OPAQUE Variable read(const Variable* variable) {
+    __asm__ volatile("" : "+r"(variable));
     return *variable;
 }
 
 template <class Variable>
 LK_OPAQUE void write(Variable* variable, Variable value) {
+    __asm__ volatile("" : "+r"(variable));
     *variable = value;
 }
 
