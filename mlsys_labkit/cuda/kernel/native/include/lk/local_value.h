@@ -69,23 +69,23 @@ LK_INLINE T pattern(std::index_sequence<place...>) {
 }
 
 template <int line, class T>
+LK_INLINE void leave_unset(T& value);
+
+// No loop: it would be a basic block more, which profile counts.
+template <int line, class T, size_t... place>
+LK_INLINE void leave_elements_unset(T& values, std::index_sequence<place...>) {
+    (leave_unset<line>(values[place]), ...);
+}
+
+template <int line, class T>
 LK_INLINE void leave_unset(T& value) {
-    if constexpr (std::is_same_v<T, double>) {
+    if constexpr (std::is_array_v<T>) {
+        if constexpr (sizeof(T) <= 64 * 16) leave_elements_unset<line>(value, std::make_index_sequence<std::extent_v<T>>{});
+    } else if constexpr (std::is_same_v<T, double>) {
         value = __builtin_bit_cast(double, 0x7FF8000000000000ull | (unset_float(line) & 0x3FFFFFull) << 29);
     } else if constexpr (is_small<T>) {
         value = pattern<T, line>(std::make_index_sequence<sizeof(T) / 4>{});
     }
-}
-
-// No loop: it would be a basic block more, which profile counts.
-template <int line, class T, size_t... place>
-LK_INLINE void leave_unset(T (&values)[sizeof...(place)], std::index_sequence<place...>) {
-    (leave_unset<line>(values[place]), ...);
-}
-
-template <int line, class T, size_t count>
-LK_INLINE void leave_unset(T (&values)[count]) {
-    if constexpr (count <= 64) leave_unset<line>(values, std::make_index_sequence<count>{});
 }
 
 }  // namespace lk
