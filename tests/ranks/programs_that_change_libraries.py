@@ -54,11 +54,11 @@ def library_that_a_function_imports() -> int:
 
 
 def class_that_a_function_imports() -> int:
-    from plistlib import UID
+    from plistlib import FMT_XML, UID
 
     UID.own_rank = dist.get_rank()  # type: ignore[attr-defined]
     dist.barrier()
-    return int(UID.own_rank)  # type: ignore[attr-defined]
+    return int(UID.own_rank) if FMT_XML else -1  # type: ignore[attr-defined]
 
 
 def library_that_is_imported_by_its_name() -> int:
@@ -129,11 +129,18 @@ def module_in_the_place_of_pythons() -> int:
 
 def hooks_of_all_modules() -> int:
     calls: list[int] = []
-    handle = nn.modules.module.register_module_forward_hook(lambda *_: calls.append(dist.get_rank()))
+    torchs: Any = nn.modules.module
+    handles = [torchs.register_module_forward_hook(lambda *_: calls.append(dist.get_rank()))]
+    dist.barrier()
+    if dist.get_rank() == 1:  # torch refuses both kinds in one process
+        handles.append(torchs.register_module_full_backward_hook(lambda *_: None))
+    else:
+        handles.append(torchs.register_module_backward_hook(lambda *_: None))
     dist.barrier()
     nn.ReLU()(torch.zeros(1))
     dist.barrier()
-    handle.remove()
+    for handle in handles:
+        handle.remove()
     return calls[0] if len(calls) == 1 else -1
 
 
@@ -153,18 +160,18 @@ def settings_of_torch() -> int:
     before = torch.get_num_threads()
     torch.set_num_threads(1 + first)
     torch.autograd.set_detect_anomaly(first)
-    torch.backends.cudnn.benchmark = first
+    torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = first
     torch.backends.mkldnn.set_flags(first)  # type: ignore[attr-defined]
     torch.backends.cuda.enable_flash_sdp(first)
     dist.barrier()
     found = {
         torch.get_num_threads() == 2, torch.is_anomaly_enabled(), torch.backends.cudnn.benchmark,
-        torch.backends.mkldnn.enabled, torch.backends.cuda.flash_sdp_enabled(),
+        torch.backends.cudnn.deterministic, torch.backends.mkldnn.enabled, torch.backends.cuda.flash_sdp_enabled(),
     }  # fmt: skip
     dist.barrier()
     torch.set_num_threads(before)
     torch.autograd.set_detect_anomaly(False)
-    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = False
     torch.backends.mkldnn.set_flags(True)  # type: ignore[attr-defined]
     torch.backends.cuda.enable_flash_sdp(True)
     return dist.get_rank() if found == {first} else -1

@@ -94,38 +94,39 @@ def imports_set_on(code: CodeType) -> frozenset[str]:
     Example:
         >>> def f():
         ...     import json, wave
-        ...     from decimal import Decimal
+        ...     from decimal import Context, Decimal
         ...     json.rank = Decimal.rank = 0
+        ...     importlib.import_module("queue").rank = "this"
         ...     wave.open("a")
         >>> sorted(imports_set_on(f.__code__))
-        ['decimal', 'json']
+        ['decimal', 'json', 'queue']
     """
     bound: dict[str, str] = {}
-    loaded, roots = set[str](), set[str]()
-    names = set[str]()
-    texts = set[str]()
+    loaded, roots, names, by_text = set[str](), set[str](), set[str](), set[str]()
     for one in all_code(code):
         names |= {*one.co_names}
-        texts |= {text for text in texts_in(one) if text.replace(".", "").isidentifier()}
-        module = root = ""
+        module = root = imported = before = ""
         for instruction in dis.get_instructions(one):
             kind, value = instruction.opname, instruction.argval
             if kind == "IMPORT_NAME":
-                module = value
-            elif kind.startswith("STORE_") and kind not in ("STORE_ATTR", "STORE_SUBSCR") and module:
-                bound[value] = module
-                module = ""
+                module = imported = value
+            elif kind.startswith("STORE_") and kind not in ("STORE_ATTR", "STORE_SUBSCR") and imported:
+                bound[value] = imported
+                imported = ""
             elif kind == "IMPORT_FROM":
-                bound[value] = module
+                bound[value] = imported = module
             elif kind.startswith(("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF")):
-                root = value[-1] if isinstance(value, tuple) else value
-                loaded.add(root)
+                both = value if isinstance(value, tuple) else (value,)
+                loaded.update(both)
+                root = both[-1]
             elif kind in _SETS:
                 roots.add(root)
+            elif kind == "LOAD_CONST" and isinstance(value, str) and before in _IMPORTS_BY_TEXT:
+                by_text.add(value)
+            before = before if kind == "PUSH_NULL" else str(value)
     if names & (_SETS_BY_TEXT | _CLASS_OF):
         roots |= loaded
-    by_text = texts if roots and names & _IMPORTS_BY_TEXT else set()
-    return frozenset({bound[root] for root in roots & bound.keys()} | by_text)
+    return frozenset({bound[root] for root in roots & bound.keys()} | (by_text if roots else set()))
 
 
 def all_code(code: CodeType) -> Iterator[CodeType]:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 import torch
@@ -20,12 +21,15 @@ import torch
 Setting = tuple[Callable[[], Any], Callable[[Any], Any]]  # how it is read, and set
 
 _SDPA = ("flash", "mem_efficient", "math", "cudnn")
+_MODULE: dict[str, Any] = vars(torch.nn.modules.module)
 _GLOBAL_HOOKS = [
     held
-    for module in (torch.nn.modules.module, import_module("torch.optim.optimizer"))  # torch.optim hides it
-    for name, held in vars(module).items()
+    for variables in (_MODULE, vars(import_module("torch.optim.optimizer")))  # torch.optim hides it
+    for name, held in variables.items()
     if name.startswith("_global_") and isinstance(held, dict)
 ]
+_IS_FULL = "_global_is_full_backward_hook"  # None, False or True: the kind of backward hooks that are registered
+_CUDNN = ("enabled", "benchmark", "deterministic")
 
 
 def _sdpa() -> list[bool]:
@@ -35,6 +39,41 @@ def _sdpa() -> list[bool]:
 def _set_sdpa(enabled: list[bool]) -> None:
     for name, each in zip(_SDPA, enabled, strict=True):
         getattr(torch.backends.cuda, f"enable_{name}_sdp")(each)
+
+
+def _cudnn() -> list[bool]:
+    return [getattr(torch._C, f"_get_cudnn_{name}")() for name in _CUDNN]
+
+
+def _set_cudnn(flags: list[bool]) -> None:
+    for name, each in zip(_CUDNN, flags, strict=True):
+        getattr(torch._C, f"_set_cudnn_{name}")(each)
+
+
+def _set_recursion_limit(limit: int) -> None:
+    """Set Python's limit; leave a higher one while a waiting rank may be deeper than ``limit``: that ends the process.
+
+    Calls of functions in C count, too, and have no frame.
+    """
+    if limit > sys.getrecursionlimit() or 4 * max(map(_depth, sys._current_frames().values())) < limit:
+        sys.setrecursionlimit(limit)
+
+
+def _depth(frame: FrameType | None) -> int:
+    count = 0
+    while frame is not None:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+def _hooks() -> Setting:
+    read, write = _dicts(*_GLOBAL_HOOKS)
+
+    def write_all(values: tuple[list[dict[Any, Any]], bool | None]) -> None:
+        write(values[0])
+        _MODULE[_IS_FULL] = values[1]
+
+    return lambda: (read(), _MODULE[_IS_FULL]), write_all
 
 
 def _dicts(*held: dict[Any, Any]) -> Setting:
@@ -56,11 +95,11 @@ _BY_SETTER: dict[str, Setting] = {
     "set_num_threads": _THREADS,
     "set_detect_anomaly": _ANOMALY,
     "detect_anomaly": _ANOMALY,
-    "benchmark": (torch._C._get_cudnn_benchmark, torch._C._set_cudnn_benchmark),
+    "cudnn": (_cudnn, _set_cudnn),
     "mkldnn": (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
     "sdpa_kernel": _ATTENTION,
     **{f"enable_{name}_sdp": _ATTENTION for name in _SDPA},
-    "setrecursionlimit": (sys.getrecursionlimit, sys.setrecursionlimit),
+    "setrecursionlimit": (sys.getrecursionlimit, _set_recursion_limit),
     "set_int_max_str_digits": (sys.get_int_max_str_digits, sys.set_int_max_str_digits),
     "setdefaulttimeout": (socket.getdefaulttimeout, socket.setdefaulttimeout),
     "setlocale": (lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)),
@@ -71,6 +110,7 @@ _BY_SETTER: dict[str, Setting] = {
 }
 if hasattr(time, "tzset"):  # not on Windows; the rank's TZ is in the environment by now
     _BY_SETTER["tzset"] = (lambda: (time.timezone, time.tzname), lambda _: time.tzset())
+_SET_ALWAYS = ("set_num_threads",)  # new threads take the number that any thread has set last, and nobody can read
 
 
 class ProcessSettings:
@@ -85,12 +125,12 @@ class ProcessSettings:
     def __init__(self, names: Collection[str]) -> None:
         self._found = {name: _BY_SETTER[name] for name in _BY_SETTER if name in names}
         if any(name.startswith("register_") and name.endswith("_hook") for name in names):
-            self._found["hooks of all modules"] = _dicts(*_GLOBAL_HOOKS)
+            self._found["hooks of all modules"] = _hooks()
 
     def read(self) -> dict[str, Any]:
         return {name: read() for name, (read, _) in self._found.items()}
 
     def write(self, values: Mapping[str, Any]) -> None:
         for name, (read, write) in self._found.items():
-            if read() != values[name]:
+            if name in _SET_ALWAYS or read() != values[name]:
                 write(values[name])
