@@ -44,8 +44,8 @@ def linear(layers: Sequence[nn.Linear], packed: bool, norm: Any = None) -> Produ
     # √n · x / √(|x|² + n · ε): three operators. torch's rms_norm runs eight on a CPU, which take longer to call than
     # to compute for the few rows of a decode.
     width = len(norm.weight)
-    product = _product(joined * norm.weight.detach() * math.sqrt(width))
-    least = torch.tensor(math.sqrt(width * norm.epsilon))
+    product = _product(joined.mul_(norm.weight.detach() * math.sqrt(width)))
+    least = joined.new_tensor(math.sqrt(width * norm.epsilon))
     return lambda x: product(x / torch.linalg.vector_norm(x, dim=1, keepdim=True).hypot(least))
 
 

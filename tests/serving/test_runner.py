@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit import lm
+from mlsys_labkit.lm.model import RMSNorm
 from mlsys_labkit.serving import Chunk, PagedCache, Runner
 from mlsys_labkit.serving.attention import groups_of, order_of
 from mlsys_labkit.serving.packed import linear
@@ -99,6 +100,14 @@ def test_half_precision_logits_stay_close() -> None:
     expected = model(torch.tensor([text]))[0, 40:]
     assert actual.dtype == torch.bfloat16
     assert (actual - expected).abs().mean() < 0.05 * expected.float().std(), "rounded in another order, no more"
+
+
+def test_a_packed_norm_is_on_the_device_of_its_weights() -> None:
+    """Serve a model on the CPU in a notebook whose default is a GPU; "meta" stands for it."""
+    layer, norm, x = torch.nn.Linear(4, 2, bias=False), RMSNorm(4, 1e-6), torch.randn(3, 4)
+    with torch.device("meta"):
+        actual = linear([layer], packed=True, norm=norm)(x)
+    assert torch.allclose(actual, layer(norm(x)))
 
 
 def test_products_of_large_weights_keep_kernels_for_few_numbers_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
