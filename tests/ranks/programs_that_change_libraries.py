@@ -86,18 +86,24 @@ def _reset(encoder: Any) -> None:
     encoder.indent = None
 
 
+MODULES: Any = nn.modules.module  # not named in the function: a program with sys and modules may mean any global
+
+
 def items_of_a_library() -> int:
     escapes: Any = json.encoder.ESCAPE_DCT
+    ordered: Any = MODULES._global_forward_pre_hooks
 
     def change(rank: int) -> None:
-        escapes["own rank"] = rank
+        escapes["own rank"] = ordered["own rank"] = rank
         sys.meta_path.append(types.SimpleNamespace(rank=rank, find_spec=lambda *_: None))
 
     def found() -> int:
         finders = [each.rank for each in sys.meta_path if isinstance(each, types.SimpleNamespace)]
-        return int(escapes["own rank"]) if finders == [escapes["own rank"]] else -1
+        return int(escapes["own rank"]) if finders == [escapes["own rank"]] == [ordered["own rank"]] else -1
 
-    return int(_after(change, found, lambda: (escapes.pop("own rank"), sys.meta_path.pop())))
+    return int(
+        _after(change, found, lambda: [one.pop("own rank") for one in (escapes, ordered)] + [sys.meta_path.pop()])
+    )
 
 
 class Colour(enum.Enum):

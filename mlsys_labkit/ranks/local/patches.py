@@ -13,6 +13,7 @@ import importlib.util
 import sys
 import sysconfig
 import warnings
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +26,8 @@ _SETS = {"STORE_ATTR", "DELETE_ATTR"}
 _SETS_BY_TEXT = {"setattr", "delattr", "__setattr__", "__delattr__", "patch", "monkeypatch", "__dict__", "vars"}
 _IMPORTS_BY_TEXT = {"import_module", "__import__"}
 _CLASS_OF = {"type", "__class__", "__mro__", "__bases__"}
-_CHANGES = {"add", "append", "clear", "extend", "insert", "pop", "remove", "setdefault", "update"}
+_CHANGES = {"add", "append", "appendleft", "clear", "extend", "insert", "pop", "remove", "setdefault", "update"}
+CONTAINERS = (dict, OrderedDict, defaultdict, list, deque, set)
 _MOST_ITEMS = 1000  # of a container that each switch looks at
 _MOST_FILES = 1000
 _OWNERS = (ModuleType, type, FunctionType)
@@ -203,7 +205,7 @@ def named_owners(roots: Iterable[Any], names: set[str], of_library: Callable[[An
 
 
 def named_containers(owners: Iterable[Any], names: set[str]) -> list[Any]:
-    """Return the dictionaries, lists and sets that modules and classes among ``owners`` hold under ``names``."""
+    """Return the containers that modules and classes among ``owners`` hold under ``names``."""
     own = {name for name in names if not name.startswith("__")}
     held = [vars(one) for one in owners if issubclass(type(one), (ModuleType, type))]
     found = [each[name] for each in held for name in own & each.keys()]
@@ -212,7 +214,7 @@ def named_containers(owners: Iterable[Any], names: set[str]) -> list[Any]:
         {
             id(one): one
             for one in found
-            if type(one) in (dict, list, set) and len(one) <= _MOST_ITEMS and id(one) not in apart
+            if type(one) in CONTAINERS and len(one) <= _MOST_ITEMS and id(one) not in apart
         }.values()
     )
 

@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import warnings
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import is_
@@ -153,7 +154,7 @@ class Exchanged:
 
 @dataclass(frozen=True)
 class Contents:
-    """The items of a dictionary, a list or a set of a library."""
+    """The items of a dictionary, a list, a set or a deque of a library."""
 
     held: Any
 
@@ -165,7 +166,7 @@ class Contents:
         if len(now) == len(wanted) and all(map(is_, now, wanted)):  # == may be a tensor
             return
         self.held.clear()
-        (self.held.extend if isinstance(self.held, list) else self.held.update)(values[""])
+        (self.held.extend if isinstance(self.held, list | deque) else self.held.update)(values[""])
 
     @staticmethod
     def _compared(held: Any) -> list[Any]:
