@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mlsys_labkit import specs
 from mlsys_labkit.planner.errors import PlanError
 
-_NOT_MODELLED = ("float4", "int8")  # which products stay wide, and what scaling the blocks costs
+_NOT_MODELLED = ("float4", "int8")  # their recipes decide which products stay wide, and what scaling costs
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tests.ranks.latent_model import LatentModel
 from tests.ranks.test_planner_memory import live
 
 # Two of its layers, one dense, the other with the experts that a rank holds if sixteen ranks share out all 256.
-# PyTorch's attention on a CPU keeps no scores only if keys and values are equally wide, so half of a key is turned.
+# PyTorch's attention on a CPU keeps no scores only if keys and values are equally wide, so RoPE turns half of a key.
 WIDE = replace(
     MODELS["deepseek-v3"].resized(layers=2, dense_layers=1, experts=16, vocabulary=32_000),
     latent=LatentAttention(no_rope_width=64),
