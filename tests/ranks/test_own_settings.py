@@ -1,10 +1,12 @@
-"""What ranks of the local backend set leaves nothing for threads that start later, and ends no rank that waits."""
+"""Settings of torch and Python on the local backend: they leave nothing for later threads, and end no rank that waits."""
 
 from __future__ import annotations
 
 import sys
 import threading
+from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -50,3 +52,17 @@ def test_a_rank_may_wait_deeper_than_anothers_limit_of_recursion() -> None:
     before = sys.getrecursionlimit()
     assert local(program, 2).values == [3000, 0]
     assert sys.getrecursionlimit() == before
+
+
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="PyTorch before 2.9")
+def test_the_precision_of_one_backend_is_each_ranks_own() -> None:
+    """torch refuses to say the precision of all backends where one has another."""
+    products: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+
+    def program() -> str:
+        products.fp32_precision = ("bf16", "ieee", "tf32")[dist.get_rank()]
+        dist.barrier()
+        return str(products.fp32_precision)
+
+    assert local(program, 3).values == ["bf16", "ieee", "tf32"]
+    assert torch.get_float32_matmul_precision() == "highest"

@@ -204,10 +204,29 @@ def _loggers() -> list[tuple[str, logging.Logger]]:
     return [("", logging.root), *found]
 
 
+_BACKENDS = ("cuda", "mkldnn")
+
+
+def _matmul_precision() -> str | tuple[str, ...]:
+    """Return torch's precision of float32 products; one for each backend where they have been set apart."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # "mix of the legacy and new APIs": fp32_precision is set
+        return tuple(torch._C._get_fp32_precision_getter(backend, "matmul") for backend in _BACKENDS)
+
+
+def _set_matmul_precision(value: str | tuple[str, ...]) -> None:
+    if isinstance(value, str):
+        torch.set_float32_matmul_precision(value)
+    else:
+        for backend, each in zip(_BACKENDS, value, strict=True):
+            torch._C._set_fp32_precision_setter(backend, "matmul", each)
+
+
 # What torch keeps once for the process: how it is read and set.
 _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "dtype": (torch.get_default_dtype, torch.set_default_dtype),
-    "precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "precision": (_matmul_precision, _set_matmul_precision),
     "deterministic": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
 }
 
