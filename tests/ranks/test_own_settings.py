@@ -1,4 +1,4 @@
-"""Settings of torch and Python on the local backend: they leave nothing for later threads, and end no rank that waits."""
+"""Settings of torch and Python on "local": they leave nothing for later threads, and end no rank that waits."""
 
 from __future__ import annotations
 
