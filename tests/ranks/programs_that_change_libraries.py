@@ -53,6 +53,14 @@ def library_that_a_function_imports() -> int:
     return int(wave.Wave_read.own_rank)  # type: ignore[attr-defined]
 
 
+def module_that_a_function_imports_from_a_package() -> int:
+    from email import contentmanager  # is loaded by nothing else here
+
+    contentmanager.own_rank = dist.get_rank()  # type: ignore[attr-defined]
+    dist.barrier()
+    return int(contentmanager.own_rank)  # type: ignore[attr-defined]
+
+
 def class_that_a_function_imports() -> int:
     from plistlib import FMT_XML, UID
 
@@ -221,8 +229,9 @@ def settings_of_logging() -> int:
 
 
 CHANGING: tuple[Callable[[], Any], ...] = (
-    variables_of_a_library, library_that_a_function_imports, class_that_a_function_imports,
-    library_that_is_imported_by_its_name, class_of_what_a_library_returns, object_of_a_library, items_of_a_library,
+    variables_of_a_library, library_that_a_function_imports, module_that_a_function_imports_from_a_package,
+    class_that_a_function_imports, library_that_is_imported_by_its_name, class_of_what_a_library_returns,
+    object_of_a_library, items_of_a_library,
     member_of_an_enumeration, module_in_the_place_of_pythons, hooks_of_all_modules, how_a_class_is_pickled,
     settings_of_torch, settings_of_python, settings_of_logging,
 )  # fmt: skip

@@ -91,7 +91,7 @@ def sets_on_types(code: CodeType) -> bool:
 
 @functools.lru_cache(4096)
 def imports_set_on(code: CodeType) -> frozenset[str]:
-    """Return the modules that ``code`` imports and may set an attribute on, or on what it imports from them.
+    """Return the modules, and the names in them, that ``code`` imports and may set an attribute on.
 
     Example:
         >>> def f():
@@ -101,7 +101,7 @@ def imports_set_on(code: CodeType) -> frozenset[str]:
         ...     importlib.import_module("queue").rank = "this"
         ...     wave.open("a")
         >>> sorted(imports_set_on(f.__code__))
-        ['decimal', 'json', 'queue']
+        ['decimal.Decimal', 'json', 'queue']
     """
     bound: dict[str, str] = {}
     loaded, roots, names, by_text = set[str](), set[str](), set[str](), set[str]()
@@ -116,7 +116,7 @@ def imports_set_on(code: CodeType) -> frozenset[str]:
                 bound[value] = imported
                 imported = ""
             elif kind == "IMPORT_FROM":
-                bound[value] = imported = module
+                bound[value] = imported = f"{module}.{value}"  # perhaps a module, too
             elif kind.startswith(("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF")):
                 both = value if isinstance(value, tuple) else (value,)
                 loaded.update(both)
