@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
-from mlsys_labkit.cuda.source.local_reads import local_reads
+from mlsys_labkit.cuda.source.local_reads import local_read_edits, local_reads
 from mlsys_labkit.cuda.source.source import Source
 
 # (name, body, variable or "" for a correct kernel). 32 threads; x has 64 elements; "@" marks the line of the read.
@@ -40,6 +40,7 @@ KERNELS = [
     ("in_lanes", "float v;\nif (t < 16) v = x[t];\nv += __shfl_xor_sync(~0u, v, 1);\nif (t < 16) y[t] = v;", ""),
     ("by_address", "float s, c;\nsincosf(x[t], &s, &c);\ny[t] = s + c;", ""),
     ("short_circuit", "float v;\nif (t < 16) v = x[t];\nif (t < 16 && v > 0) y[t] = v;", ""),
+    ("index_of_a_template", "float v[4];\nfor (int i = 0; i < 4; ++i) if (n) v[i] = x[i];\ny[t] = v[at<1, 2>(t)];", ""),
     ("through_all", "float v[4];\nfor (int i = 0; i < 4; ++i) v[i] = x[i];\ny[t] = v[t & 3];", ""),
     ("through_its_declaration", "float s, c, *p = &s;\nsincosf(x[t], p, &c);\ny[t] = s + c;", ""),
     ("a_nan", "float v = nanf(\"\");\ny[t] = -v + x[t];", ""),
@@ -51,7 +52,8 @@ KERNELS = [
     ),
     ("that_value", "int v = -16843010;\ny[t] = v;", ""),
 ]  # fmt: skip
-TYPES = """struct Pair { float a, b; };
+TYPES = """template <int A, int B> __device__ int at(int i) { return (A * i + B) & 3; }
+struct Pair { float a, b; };
 struct Bits { unsigned few : 3; Pair pair; };
 __device__ void fill(int** q, Bits* c, Pair* to, int* p) {
 int v;
@@ -81,3 +83,13 @@ def test_read_of_what_a_thread_has_not_set_is_found(name: str, body: str, variab
 def test_a_variable_that_is_set_at_once_is_not_looked_at() -> None:
     source = Source("__global__ void k(float* y) { float a, b; a = 1; if (y) b = 2; y[0] = a; y[1] = b; }")
     assert [one.name for one in local_reads(source)] == ["b"]
+
+
+WHOLE = "__global__ void k(float* y, int n) { float v[2], w; if (n) w = *v = 1; atomicAdd(&y[0], w); y[n] = v[n & 1];}"
+
+
+def test_source_that_ends_anywhere_is_left_to_the_compiler() -> None:
+    assert list(local_read_edits(Source(WHOLE)))
+    for end in range(len(WHOLE)):
+        for text in (WHOLE[:end], WHOLE[:end] + WHOLE[end + 1 :]):
+            list(local_read_edits(Source(text)))

@@ -37,9 +37,12 @@ def local_read_edits(source: Source) -> Iterator[Edit]:
     Example:
         >>> source = Source("__global__ void k(int* y, int n) { int x; if (n) x = 1; y[0] = x; }")
         >>> source.edited(local_read_edits(source)).partition("{ ")[2]
-        'int x; LK_UNSET(x, 1) if (n) x = 1; y[0] = LK_STORED(LK_READ(x, "x", 1)); }'
+        'int x; LK_UNSET(x, 1) if (n) x = 1; y[0] = LK_STORED(LK_READ("x", 1, x)); }'
     """
     code, reader = source.code, VariableReader(source)
+    texts = [token.text for token in code]
+    if any(texts.count(opening) != texts.count(closing) for opening, closing in ("()", "[]", "{}")):
+        return  # g++ will say what is missing
     variables = unset_on_a_way(source, reader)
     if not variables:
         return
@@ -51,8 +54,8 @@ def local_read_edits(source: Source) -> Iterator[Edit]:
     # One edit for each place: the value that is stored is around the variable that is read.
     before, behind = defaultdict[int, str](str), defaultdict[int, str](str)
     for read in local_reads(source):
-        before[code[read.start].start] = "LK_READ("
-        behind[code[read.end - 1].end] = f', "{read.name}", {read.declared})'
+        before[code[read.start].start] = f'LK_READ("{read.name}", {read.declared}, '
+        behind[code[read.end - 1].end] = ")"
     for function in device_functions(source):
         for start, last in () if function.has_conditions else _Context(source, reader, function).stored_values():
             before[code[start].start] = f"LK_STORED({before[code[start].start]}"
@@ -123,6 +126,8 @@ class _Context:
     def _value(self, first: int, opening: int) -> tuple[int, int] | None:
         """Return the tokens of the expression that begins at ``first``; None for a constant, a list or a lambda."""
         code, last = self._code, first
+        if code[first].text in (")", "]", "}", ",", ";"):
+            return None  # the value is missing: g++ will say so
         while True:
             last = self._closing[last] if code[last].text in ("(", "[", "{") else last
             behind = last + 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count, takewhile
+from itertools import takewhile
 
 from mlsys_labkit.cuda.source.functions import DeviceFunction, device_functions
 from mlsys_labkit.cuda.source.source import Source
@@ -223,7 +223,7 @@ class VariableReader:
         code = self.code
         touching = takewhile(
             lambda at: at == index or (code[at].kind == "punctuation" and code[at - 1].end == code[at].start),
-            count(index),
+            range(index, len(code)),
         )
         text = "".join(code[at].text for _, at in zip(range(3), touching, strict=False))
         known = re.match(r"<<=|>>=|[-+*/%&|^=!<>]=|\+\+|--|=", text)

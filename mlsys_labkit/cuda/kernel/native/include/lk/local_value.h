@@ -92,10 +92,10 @@ LK_INLINE void leave_unset(T& value) {
 
 #ifdef __SANITIZE_THREAD__
 #define LK_UNSET(variable, line) lk::leave_unset<line>(variable);
-#define LK_READ(value, name, declared) lk::seen_value(value, name, declared)
+#define LK_READ(name, declared, ...) lk::seen_value(__VA_ARGS__, name, declared)
 #define LK_STORED(...) lk::Stored<std::decay_t<decltype(__VA_ARGS__)>>::see(__VA_ARGS__)
 #else
 #define LK_UNSET(variable, line)
-#define LK_READ(value, name, declared) value
+#define LK_READ(name, declared, ...) __VA_ARGS__
 #define LK_STORED(...) __VA_ARGS__
 #endif
