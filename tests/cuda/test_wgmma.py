@@ -210,7 +210,11 @@ def planted(number: int, bug: Planted) -> str:
 RIGHT = f"namespace right {{\n{PRODUCT}}}\n"
 # The wait of one warp is for the products of its whole warpgroup: thread 0 may go on to the next copy.
 UNSYNCED = "namespace unsynced {\n" + PRODUCT.replace("        __syncthreads();  // reuse\n", "") + "}\n"
-CHECKED = INCLUDES + RIGHT + UNSYNCED + "".join(planted(number, bug) for number, bug in enumerate(BUGS))
+# One statement has the product, the commit and the wait, and none comes after it.
+FUSED = '0, 1, 1, 0, 0; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"'
+TOGETHER = PRODUCT.replace(AWAITED, "    const int t").replace('0, 1, 1, 0, 0;"', FUSED)
+TOGETHER = f"namespace together {{\n{TOGETHER}}}\n"
+CHECKED = INCLUDES + RIGHT + UNSYNCED + TOGETHER + "".join(planted(number, bug) for number, bug in enumerate(BUGS))
 
 
 def core_matrices(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -227,7 +231,9 @@ def launch(kernel: Any, name: str) -> tuple[list[Any], np.ndarray, np.ndarray]:
     return found, out, np.einsum("tik,tjk->ij", a.astype(np.float32), b.astype(np.float32))
 
 
-@pytest.mark.parametrize("name", ["right::product", "right::written", "right::chained", "unsynced::product"])
+@pytest.mark.parametrize("name", [
+    "right::product", "right::written", "right::chained", "unsynced::product", "together::written",
+])  # fmt: skip
 def test_correct_kernel_has_its_result_and_no_finding(name: str) -> None:
     kernel = cuda.compile_all(CHECKED, backend="simulator")[name]
     for way in (kernel, kernel.seeded(2), kernel.check, kernel.check.seeded(3)):

@@ -141,8 +141,10 @@ def _written(template: str, outputs: list[Operand], inputs: list[Operand], *, pl
     statements = translate(body, kinds)
     given = "LK_SUM_OUTPUT" if multiplies else "lk::ptx::output"
     written = [f"{given}(({one.expression}), lk_p{number});" for number, one in enumerate(outputs)]
-    if multiplies:
-        written.append(f"LK_PENDING_SUMS({', '.join(f'({one.expression})' for one in outputs)});")
+    if multiplies:  # before a commit or a wait of the same statement
+        last = max((at for at, text in enumerate(statements) if "warpgroup_multiply" in text), default=len(statements))
+        pending = ", ".join(f"({one.expression})" for one in outputs)
+        statements.insert(last + 1, f"LK_PENDING_SUMS({pending});")
     if any("lk_carry" in statement for statement in statements):
         declared.append("unsigned lk_carry = 0;")
     labels = [f"__label__ {', '.join(f'lk_l_{name}' for name in body.labels)};"] if body.labels else []
