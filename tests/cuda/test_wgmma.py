@@ -214,6 +214,30 @@ UNSYNCED = "namespace unsynced {\n" + PRODUCT.replace("        __syncthreads(); 
 FUSED = '0, 1, 1, 0, 0; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"'
 TOGETHER = PRODUCT.replace(AWAITED, "    const int t").replace('0, 1, 1, 0, 0;"', FUSED)
 TOGETHER = f"namespace together {{\n{TOGETHER}}}\n"
+# Sums in registers of 32 bits, held by empty assembly while the product may still write them, as CUTLASS does.
+HELD = """
+__global__ void held(const uint4* tile, float* out) {
+    __shared__ alignas(128) uint4 s[(64 * 16 + 16 * 8) / 8];
+    for (int i = threadIdx.x; i < (64 * 16 + 16 * 8) / 8; i += blockDim.x) s[i] = tile[i];
+    asm volatile("fence.proxy.async;" ::: "memory");
+    __syncthreads();
+    const uint64_t a = descriptor(s, 1024, 128), b = descriptor(s + 128, 128, 256);
+    unsigned d[2];
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {%0, %1}, %2, %3, 0, 1, 1, 0, 0;"
+                 : "+r"(d[0]), "+r"(d[1]) : "l"(a), "l"(b));
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    for (int i = 0; i < 2; i++) asm volatile("" : "+r"(d[i]) :: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    const int t = threadIdx.x;
+    for (int i = 0; i < 2; i++) {
+        const float2 sums = __half22float2(*reinterpret_cast<__half2*>(&d[i]));
+        float* at = out + (t / 32 * 16 + t % 32 / 4 + i * 8) * 8 + t % 4 * 2;
+        at[0] = sums.x, at[1] = sums.y;
+    }
+}
+"""
+RIGHT += f"#include <cuda_fp16.h>\nnamespace right {{\n{HELD}}}\n"
 CHECKED = INCLUDES + RIGHT + UNSYNCED + TOGETHER + "".join(planted(number, bug) for number, bug in enumerate(BUGS))
 
 
@@ -232,7 +256,7 @@ def launch(kernel: Any, name: str) -> tuple[list[Any], np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", [
-    "right::product", "right::written", "right::chained", "unsynced::product", "together::written",
+    "right::product", "right::written", "right::chained", "right::held", "unsynced::product", "together::written",
 ])  # fmt: skip
 def test_correct_kernel_has_its_result_and_no_finding(name: str) -> None:
     kernel = cuda.compile_all(CHECKED, backend="simulator")[name]

@@ -94,7 +94,8 @@ def _statement(inside: Sequence[Token]) -> str:
         named = next(token.text for token in parts[0] if token.kind != "string")
         return refusal(f"inline PTX that {named} is a part of") if _is_ptx(template) else ""
     operands = [_operands(part) for part in [*parts[1:3], [], []][:2]]
-    if not template.strip() and any(one.letter in _OF_PTX_ALONE for one in (*operands[0], *operands[1])):
+    held = [one.letter for one in (*operands[0], *operands[1])]
+    if not template.strip() and ("r" in held[: len(operands[0])] or any(letter in _OF_PTX_ALONE for letter in held)):
         return 'do { __asm__ volatile("" ::: "memory"); } while (0)'  # registers that the compiler shall not move
     if not _is_ptx(template):
         return ""
