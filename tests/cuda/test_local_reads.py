@@ -50,7 +50,8 @@ KERNELS = [
         "if (t < 9) y[t] = v;",
         "",
     ),
-    ("that_value", "int v = -16843010;\ny[t] = v;", ""),
+    ("a_mask", "int v;\nif (t & 1) v = 0xFEFEFEFE;\nelse v = 1;\ny[t] = x[v & 7];", ""),
+    ("of_a_vector", "int2 v;\nv.x = 1;\nif (t < 16) v.y = t;\ny[t] = v.y;  // @", "v"),
 ]  # fmt: skip
 TYPES = """template <int A, int B> __device__ int at(int i) { return (A * i + B) & 3; }
 struct Pair { float a, b; };

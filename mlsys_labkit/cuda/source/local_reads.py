@@ -29,6 +29,7 @@ class LocalRead:
     declared: int  # line
     start: int
     end: int
+    in_array: bool
 
 
 def local_read_edits(source: Source) -> Iterator[Edit]:
@@ -37,7 +38,7 @@ def local_read_edits(source: Source) -> Iterator[Edit]:
     Example:
         >>> source = Source("__global__ void k(int* y, int n) { int x; if (n) x = 1; y[0] = x; }")
         >>> source.edited(local_read_edits(source)).partition("{ ")[2]
-        'int x; LK_UNSET(x, 1) if (n) x = 1; y[0] = LK_STORED(LK_READ("x", 1, x)); }'
+        'int x; LK_UNSET(x, 1) if (n) x = 1; y[0] = LK_STORED(LK_READ(0, "x", 1, x)); }'
     """
     code, reader = source.code, VariableReader(source)
     texts = [token.text for token in code]
@@ -54,7 +55,7 @@ def local_read_edits(source: Source) -> Iterator[Edit]:
     # One edit for each place: the value that is stored is around the variable that is read.
     before, behind = defaultdict[int, str](str), defaultdict[int, str](str)
     for read in local_reads(source):
-        before[code[read.start].start] = f'LK_READ("{read.name}", {read.declared}, '
+        before[code[read.start].start] = f'LK_READ({int(read.in_array)}, "{read.name}", {read.declared}, '
         behind[code[read.end - 1].end] = ")"
     for function in device_functions(source):
         for start, last in () if function.has_conditions else _Context(source, reader, function).stored_values():
@@ -156,7 +157,7 @@ class _Context:
             while code[end].text == "." and code[end + 2].text != "(":
                 end += 2
             if is_read and self._matters(index):
-                yield LocalRead(variable.name, code[variable.index].line, index, end)
+                yield LocalRead(variable.name, code[variable.index].line, index, end, variable.dimensions > 0)
 
     def _matters(self, index: int) -> bool:
         """Return whether the value read at ``index`` decides what is executed, or what or where something is stored."""

@@ -100,8 +100,9 @@ void lk_read(const void* address, unsigned long size);
 void lk_write(void* address, unsigned long size);
 void lk_local(void* array, unsigned long size, int is_set);  // an array that a GPU keeps in local memory; set: with values
 void lk_atomic_load(void* address, int size);
+constexpr unsigned kUnsetWord = 0x9D5BC6E3;
 // A look at a value of a local variable that was declared without one, or at a number computed from it (local_value.h).
-void lk_local_value(unsigned long long bits, int size, const char* name, int declared);
+void lk_local_value(unsigned long long bits, int size, int in_array, const char* name, int declared);
 void lk_local_float(unsigned bits, const char* name, int declared);
 void lk_local_double(unsigned long long bits, const char* name, int declared);
 

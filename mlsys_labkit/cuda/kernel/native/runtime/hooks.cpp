@@ -261,11 +261,13 @@ static void unset_variable(const char* name, int declared, u64 pc) {
     block->launch->findings.report(finding);
 }
 
-// What nothing has set holds the bytes of -ftrivial-auto-var-init=pattern.
+static constexpr u64 kUnsetWords = u64{kUnsetWord} << 32 | kUnsetWord;
+// The bytes of -ftrivial-auto-var-init=pattern, which arrays in local memory have in place of it.
 static constexpr u64 kPattern = 0xFEFEFEFEFEFEFEFE;
 
-void lk_local_value(unsigned long long bits, int size, const char* name, int declared) {
-    if (bits == kPattern >> (64 - 8 * size)) unset_variable(name, declared, HOOK_PC);
+void lk_local_value(unsigned long long bits, int size, int in_array, const char* name, int declared) {
+    const int unused = 64 - 8 * size;
+    if (bits == kUnsetWords >> unused || (in_array && bits == kPattern >> unused)) unset_variable(name, declared, HOOK_PC);
 }
 
 // The NaN of local_value.h, whatever its sign; it knows its line itself. An array in local memory has the pattern.

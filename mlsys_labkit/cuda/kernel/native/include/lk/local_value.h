@@ -1,6 +1,7 @@
 // local_value.h: a look at local variables where their values matter, for check (source/local_reads.py writes these macros).
 //
 // -ftrivial-auto-var-init=pattern is not enough: gcc takes a variable that is set under a condition for one that is always set.
+// What nothing has set holds kUnsetWord, which correct kernels hardly compute. gcc's pattern, 0xFEFEFEFE, may be a pixel or a mask.
 // A float that nothing has set is a NaN with the line of its declaration, which arithmetic and shuffles hand on.
 #pragma once
 
@@ -25,16 +26,17 @@ template <class T>
 constexpr bool is_small = std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T> &&
                           sizeof(T) % 4 == 0 && sizeof(T) <= 16;
 
-template <class T>
+// In an array: one in local memory has gcc's pattern.
+template <bool in_array, class T>
 LK_INLINE auto seen_value(T value, const char* name, int declared) {
     if constexpr (std::is_same_v<T, float>) {
         lk_local_float(__builtin_bit_cast(unsigned, value), name, declared);
     } else if constexpr (std::is_same_v<T, double>) {
         lk_local_double(__builtin_bit_cast(unsigned long long, value), name, declared);
     } else if constexpr (is_small<T> && sizeof(T) == 4) {
-        lk_local_value(__builtin_bit_cast(unsigned, value), 4, name, declared);
+        lk_local_value(__builtin_bit_cast(unsigned, value), 4, in_array, name, declared);
     } else if constexpr (is_small<T> && sizeof(T) == 8) {
-        lk_local_value(__builtin_bit_cast(unsigned long long, value), 8, name, declared);
+        lk_local_value(__builtin_bit_cast(unsigned long long, value), 8, in_array, name, declared);
     }
     return value;
 }
@@ -51,11 +53,11 @@ struct Stored<T, true> {  // no reference binds to a bit field
 };
 template <>
 struct Stored<float, true> {
-    LK_INLINE static float see(float value) { return seen_value(value, "", 0); }
+    LK_INLINE static float see(float value) { return seen_value<false>(value, "", 0); }
 };
 template <>
 struct Stored<double, true> {
-    LK_INLINE static double see(double value) { return seen_value(value, "", 0); }
+    LK_INLINE static double see(double value) { return seen_value<false>(value, "", 0); }
 };
 
 template <unsigned word, size_t... place>
@@ -65,7 +67,7 @@ struct Words {
 
 template <class T, int line, size_t... place>
 LK_INLINE T pattern(std::index_sequence<place...>) {
-    return __builtin_bit_cast(T, Words<has_floats<T> ? unset_float(line) : 0xFEFEFEFEu, place...>{});
+    return __builtin_bit_cast(T, Words<has_floats<T> ? unset_float(line) : kUnsetWord, place...>{});
 }
 
 template <int line, class T>
@@ -92,10 +94,10 @@ LK_INLINE void leave_unset(T& value) {
 
 #ifdef __SANITIZE_THREAD__
 #define LK_UNSET(variable, line) lk::leave_unset<line>(variable);
-#define LK_READ(name, declared, ...) lk::seen_value(__VA_ARGS__, name, declared)
+#define LK_READ(in_array, name, declared, ...) lk::seen_value<in_array>(__VA_ARGS__, name, declared)
 #define LK_STORED(...) lk::Stored<std::decay_t<decltype(__VA_ARGS__)>>::see(__VA_ARGS__)
 #else
 #define LK_UNSET(variable, line)
-#define LK_READ(name, declared, ...) __VA_ARGS__
+#define LK_READ(in_array, name, declared, ...) __VA_ARGS__
 #define LK_STORED(...) __VA_ARGS__
 #endif
