@@ -15,7 +15,7 @@ from tests.cuda.program_helpers import run
 SOURCE = (Path(__file__).with_name("hopper") / "tensor_maps.cu").read_text()
 TYPES = [
     np.uint8, np.uint16, np.uint32, np.int32, np.uint64, np.int64, np.float16, np.float32, np.float64,
-    ml_dtypes.bfloat16, np.float32,
+    ml_dtypes.bfloat16, *[np.float32] * 4,
 ]  # fmt: skip
 U8, U16, U32, S32, F16, F32, BF16 = 0, 1, 2, 3, 6, 7, 9
 LOAD = -1
@@ -97,6 +97,20 @@ def test_load_brings_the_box_to_where_the_swizzle_says(name: str) -> None:
     box = box_bytes(kind, axes, fill)
     shared = copied(LOAD, kind, axes, swizzle, fill)
     np.testing.assert_array_equal(shared[in_shared(box, swizzle)], box.reshape(-1))
+
+
+@pytest.mark.parametrize("kind", [10, 11, 12])
+def test_load_flushes_and_rounds_as_the_type_says(kind: int) -> None:
+    axes = [Axis(64, 64), Axis(128, 128)]
+    before = box_bytes(kind, axes).view(np.uint32)
+    exponent = before >> 23 & 0xFF
+    subnormal = (exponent == 0) & (before << 1 != 0)
+    expected = np.where(subnormal & (kind != 11), before & 0x80000000, before)
+    if kind > 10:  # to nearest even, with 10 bits of fraction
+        even = np.rint(expected / 8192).astype(np.uint32) * 8192
+        expected = np.where(exponent == 0xFF, expected, even)
+    assert subnormal.any()
+    np.testing.assert_array_equal(copied(LOAD, kind, axes).view(np.uint32), expected.reshape(-1))
 
 
 def test_check_finds_nothing_in_correct_copies() -> None:

@@ -73,6 +73,22 @@ void reduce(const TensorBox& box, char* to, const char* from, u64 bytes) {
     }
 }
 
+// What a load makes of floats: FTZ types have no subnormal numbers, and TF32 is rounded to nearest even.
+// Reference: triton-lang/triton#11751, measured on a GPU.
+void convert(TensorType type, char* row, u64 bytes) {
+    const bool flushes = type == TensorType::f32_ftz || type == TensorType::tf32_ftz;
+    const bool rounds = type == TensorType::tf32 || type == TensorType::tf32_ftz;
+    if (!flushes && !rounds) return;
+    for (u64 at = 0; at < bytes; at += sizeof(u32)) {
+        u32 bits;
+        memcpy(&bits, row + at, sizeof bits);
+        const u32 exponent = bits >> 23 & 0xff;
+        if (flushes && exponent == 0) bits &= 0x80000000u;
+        if (rounds && exponent != 0xff) bits = (bits + 0xfff + (bits >> 13 & 1)) & ~u32{0x1fff};
+        memcpy(row + at, &bits, sizeof bits);
+    }
+}
+
 void fill(const TensorMap& map, char* row, u64 bytes) {
     memset(row, map.fills_nan ? 0xFF : 0, bytes);
     if (!map.fills_nan) return;
@@ -94,6 +110,7 @@ void move_box(const TensorBox& box, char* shared, u64 place) {
         if (!box.stores) {
             if (bytes < row.size()) fill(box.map, row.data(), row.size());
             if (bytes) memcpy(row.data() + first, global, bytes);
+            convert(box.map.type, row.data() + first, bytes);
             for (u64 at = 0; at < row.size(); at += kChunk) memcpy(chunk(number, at), row.data() + at, kChunk);
             return;
         }
