@@ -21,6 +21,14 @@ def warpgroup(one: Instruction, operands: Operands) -> str:
         >>> from mlsys_labkit.cuda.source.ptx_text import parse
         >>> warpgroup(parse("wgmma.wait_group.sync.aligned 1;").items[0], Operands({}))
         'lk_wgmma_wait((unsigned)(1ll));'
+        >>> sums = ", ".join(["1"] * 20)  # integers have N of 8, 24, and multiples of 16
+        >>> text = f"wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8 {{{sums}}}, 1, 1, 1;"
+        >>> warpgroup(parse(text).items[0], Operands({}))
+        ''
+        >>> both = (f"wgmma.mma_async.sync.aligned.m64n8k32.{t} {{1, 1, 1, 1}}, 1, 1, 1;" for t in
+        ...         ("satfinite.s32.s8.u8", "s32.s8.u8.satfinite"))
+        >>> ["lk_w.saturates = 1;" in warpgroup(parse(text).items[0], Operands({})) for text in both]
+        [True, True]
 
     Reference: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
     """
@@ -36,16 +44,18 @@ def warpgroup(one: Instruction, operands: Operands) -> str:
 
 
 def _multiply(one: Instruction, operands: Operands) -> str:
-    shape, total, left, right, *rest = one.modifiers[3:]
+    saturates = "satfinite" in one.modifiers  # in front of the types, or behind them as in CUTLASS
+    shape, total, left, right, *rest = (part for part in one.modifiers[3:] if part != "satfinite")
     found = re.fullmatch(r"m64n(\d+)k(\d+)", shape)
     alike = left == right or any({left, right} <= pair for pair in _PAIRS)
-    if not found or not alike or rest not in ([], ["satfinite"]) or total not in _SUMS_OF.get(left, ("f32",)):
+    if not found or not alike or rest or total not in _SUMS_OF.get(left, ("f32",)):
         return ""
     columns, depth = int(found[1]), int(found[2])
     d, a, b, *more = one.operands
     sums = operands.vector(d)
     registers = columns // (4 if total == "f16" else 2)
-    if columns % 8 or not 8 <= columns <= 256 or depth != _DEPTHS[left] or len(sums) != registers:
+    step = 16 if total == "s32" and columns > 24 else 8
+    if columns % step or not 8 <= columns <= 256 or depth != _DEPTHS[left] or len(sums) != registers:
         return ""
     members = {
         "columns": str(columns),
@@ -53,7 +63,7 @@ def _multiply(one: Instruction, operands: Operands) -> str:
         "right_type": f"lk_wgmma_{right}",
         "sums_are": f"lk_wgmma_{_SUMS[total]}",
         "adds": operands.get(more[0], "pred"),
-        "saturates": str(int("satfinite" in rest)),
+        "saturates": str(int(saturates)),
         "right_descriptor": operands.get(b, "u64"),
         "sums": "lk_d",
     }
