@@ -198,6 +198,14 @@ __global__ void __cluster_dims__(ROWS * COLUMNS, 1, 1) ranks(T* out) {
   out[blockIdx.x] = 100 * cluster.num_blocks() + cluster.block_rank();
 }
 }
+constexpr int WIDE = 2;
+template <class T, int COUNT = WIDE>
+__global__ void __cluster_dims__(WIDE) fixed(T* out) {
+  out[blockIdx.x] = cooperative_groups::this_cluster().num_blocks();
+}
+struct Two { static constexpr int size = 2; };
+template <class Config>
+__global__ void __cluster_dims__(Config::size) of_type(int* out) { *out = 0; }
 int main() {
   int *d, h[4];
   cudaMalloc(&d, sizeof h);
@@ -208,9 +216,17 @@ int main() {
   own::ranks<1, int, 4><<<4, 1>>>(d);
   cudaMemcpy(h, d, sizeof h, cudaMemcpyDeviceToHost);
   printf("%d %d %d %d\\n", h[0], h[1], h[2], h[3]);
+  fixed<int><<<4, 1>>>(d);
+  cudaMemcpy(h, d, sizeof h, cudaMemcpyDeviceToHost);
+  printf("%d\\n", h[0]);
+  of_type<Two><<<4, 1>>>(d);
 }
 """
 
 
 def test_cluster_may_depend_on_template_arguments_and_the_launch_on_a_pointer() -> None:
-    assert run(RANKS).stdout == "200 201 200 201\n400 401 402 403\n"
+    program = run(RANKS)
+    assert program.stdout == "200 201 200 201\n400 401 402 403\n2\n"
+    (note,) = program.notes
+    assert "of_type<Two>" in note
+    assert "depend on template arguments: left out" in note

@@ -9,6 +9,7 @@ from mlsys_labkit.cuda.source.kernels import kernel_headers, template_parameters
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.tokens import closing_brackets, split_commas
 
+_NAME = re.compile(r"[A-Za-z_]\w*")
 DEPENDENT = "0"  # dimensions that depend on template arguments: no launch has them
 
 
@@ -44,8 +45,17 @@ def _declared(sources: Iterable[Source]) -> dict[str, tuple[str, str]]:
 
 
 def _depends(template: str, text: str) -> bool:
-    words = re.findall(r"[A-Za-z_]\w*", text)
-    return any(re.search(rf"\b{word}\b", template) for word in words)
+    return not _parameters(template).keys().isdisjoint(_NAME.findall(text))
+
+
+def _parameters(template: str) -> dict[str, int | None]:
+    """Return the template parameters that are numbers with their places, and those that are types with None."""
+    found: dict[str, int | None] = {}
+    for place, parameter in enumerate(split_commas(template)):
+        kind, *names = _NAME.findall(parameter.split("=")[0])
+        if names:
+            found[names[-1]] = None if kind in ("typename", "class", "template") else place
+    return found
 
 
 def exported_clusters(kernels: Iterable[str], dimensions: Mapping[str, str]) -> list[str]:
@@ -64,21 +74,20 @@ def registered_clusters(sources: Iterable[Source]) -> list[str]:
 const long long A = lk_a[0], B = lk_a[1]; const long long lk_d[] = {A * B, 1}; \
 for (unsigned lk_i = 0; lk_i < sizeof lk_d / sizeof *lk_d; lk_i++) lk_e[lk_i] = unsigned(lk_d[lk_i]); });
     """
-    lines = []
-    for name, (template, text) in _declared(sources).items():
-        rule = _rule(template, text) if _depends(template, text) else text
-        lines.append(f'static const bool lk_clustered_{name} = lk::declare_cluster("{name}", {rule});')
-    return lines
+    return [
+        f'static const bool lk_clustered_{name} = lk::declare_cluster("{name}", {_rule(template, text)});'
+        for name, (template, text) in _declared(sources).items()
+    ]
 
 
 def _rule(template: str, text: str) -> str:
-    """Return a function that computes dimensions from template arguments; those that are types it does not know."""
-    parameters = [one.split("=")[0].split() for one in split_commas(template)]
-    known = [
-        f"{words[-1].lstrip('.')} = lk_a[{number}]"
-        for number, words in enumerate(parameters)
-        if words[0] not in ("typename", "class", "template") and words[-1].lstrip(".").isidentifier()
-    ]
+    """Return dimensions, or a function that computes them from template arguments: numbers, and not types."""
+    used = {name: place for name, place in _parameters(template).items() if name in _NAME.findall(text)}
+    if not used:
+        return text
+    if None in used.values():
+        return f"{DEPENDENT}u"  # a plain 0 may be a pointer, too
+    known = [f"{name} = lk_a[{place}]" for name, place in used.items()]
     return (
         f"[](const long long* lk_a, unsigned* lk_e) {{ const long long {', '.join(known)}; "
         f"const long long lk_d[] = {{{text}}}; "
