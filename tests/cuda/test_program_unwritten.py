@@ -14,7 +14,14 @@ PROGRAM = r"""
 #include <thrust/device_ptr.h>
 #include <thrust/reduce.h>
 __global__ void write(float* p, int n) { if (threadIdx.x < n) p[threadIdx.x] = threadIdx.x; }
+struct Best { double value; int index; };
+__global__ void set(Best* best) { best[threadIdx.x].value = 1; best[threadIdx.x].index = 2; }
 int main() {
+  Best *best, kept[8];
+  cudaMalloc(&best, sizeof kept);
+  set<<<1, 8>>>(best);
+  cudaMemcpy(kept, best, sizeof kept, cudaMemcpyDeviceToHost);
+  cudaMemcpy(kept, best, sizeof *best, cudaMemcpyDeviceToHost);
   const float one = 1, zero = 0;
   float *a, *b, *c, *d, *e, *f, *g, *w, h[64], sum;
   cudaMalloc(&a, 256); cudaMalloc(&b, 256); cudaMalloc(&c, 256); cudaMalloc(&d, 256);
@@ -28,6 +35,8 @@ int main() {
   cudaMemcpyAsync(c, a, 256, cudaMemcpyDeviceToDevice, 0);  // @
   cudaMemcpy2D(h, 32, b, 64, 32, 2, cudaMemcpyDeviceToHost);
   cudaMemcpy2D(h, 32, b, 64, 32, 3, cudaMemcpyDeviceToHost);  // @
+  write<<<1, 64>>>(b, 63);
+  cudaMemcpy(h, b, 256, cudaMemcpyDeviceToHost);  // @
   cublasHandle_t blas;
   cublasCreate(&blas);
   cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, w, 4, w, 4, &zero, e, 4);
@@ -73,5 +82,5 @@ def test_reads_of_unwritten_memory_by_copies_and_libraries_are_found() -> None:
     assert sorted(found) == marked, result
     assert {one.kind for one in result.findings} == {"uninitialized_global"}
     first, second = found[marked[0]], found[marked[1]]
-    assert "the copy reads byte 0 of device memory (allocated in line 13)" in first.message
+    assert "the copy reads byte 0 of device memory (allocated in line 20)" in first.message
     assert "byte 128" in second.message

@@ -20,6 +20,21 @@ constexpr size_t most_rows = 4096;
 
 uint64_t library_pc = 0;
 
+// The first word of [begin, end) that is as cudaMalloc left it; 0 for none. Such a word beside one that is set, in the same eight
+// bytes, may be padding of a struct whose members were set one by one: it counts only as the one such word of many.
+uint64_t first_unset(uint64_t begin, uint64_t end) {
+    constexpr uint64_t few = 64;  // bytes, which may be one struct
+    const uint64_t first = (begin + 3) & ~uint64_t{3};
+    uint64_t lone = 0, lone_words = 0;
+    for (uint64_t word = first; word + 4 <= end; word += 4) {
+        if (!is_unset(word, 4)) continue;
+        const uint64_t beside = word ^ 4;
+        if (beside < first || beside + 4 > end || is_unset(beside, 4)) return word;
+        if (lone_words++ == 0) lone = word;
+    }
+    return lone_words == 1 && end - begin > few ? lone : 0;
+}
+
 }  // namespace
 
 void note_unwritten(const Site& site, uint64_t begin, uint64_t end) {
@@ -30,15 +45,13 @@ void note_unwritten(const Site& site, uint64_t begin, uint64_t end) {
     if (!held || held->kind != Kind::device) return;
     end = std::min(end, first + held->bytes);
     const Opened open;
-    for (uint64_t word = (begin + 3) & ~uint64_t{3}; word + 4 <= end; word += 4) {
-        if (!is_unset(word, 4)) continue;
-        const uint64_t pc = library_pc ? library_pc : site.pc;  // a library may call cudaMemcpy
-        if (!noted.insert({pc, held->place}).second) return;
-        journal().write("{\"record\": \"unwritten\", \"what\": " + quoted(site.what) + ", \"file\": " + quoted(site.file) +
-                        ", \"line\": " + std::to_string(site.line) + ", \"pc\": " + std::to_string(pc) +
-                        ", \"allocated\": " + std::to_string(held->place) + ", \"offset\": " + std::to_string(word - first) + "}");
-        return;
-    }
+    const uint64_t word = first_unset(begin, end);
+    if (!word) return;
+    const uint64_t pc = library_pc ? library_pc : site.pc;  // a library may call cudaMemcpy
+    if (!noted.insert({pc, held->place}).second) return;
+    journal().write("{\"record\": \"unwritten\", \"what\": " + quoted(site.what) + ", \"file\": " + quoted(site.file) +
+                    ", \"line\": " + std::to_string(site.line) + ", \"pc\": " + std::to_string(pc) +
+                    ", \"allocated\": " + std::to_string(held->place) + ", \"offset\": " + std::to_string(word - first) + "}");
 }
 
 LibraryCall::LibraryCall(uint64_t pc) : before_(library_pc) {
