@@ -21,6 +21,7 @@ __device__ int daylight = 4, seven = 7, values[40];
 __device__ Odd odd = {{1, 2, 3, 4, 5}};
 __device__ int* to_values = values;
 __device__ int* to_heap = values;
+__device__ int* to_either = values;
 __device__ int next()
 {
     static int calls = 10;
@@ -35,6 +36,8 @@ __global__ void turn(int* out)
     if (to_heap == values) *(to_heap = (int*)malloc(4)) = 100;
     const int all[] = {daylight, seven, odd.c[0], odd.c[4], values[33], *to_heap += 1, next()};
     for (int i = 0; i < 7; ++i) out[i] = all[i];
+    out[7] = to_either == values ? -1 : *to_either;
+    to_either = &daylight;
 }
 """
 
@@ -45,7 +48,7 @@ def launches(kernel: cuda.Kernel) -> list[Callable[..., Any]]:
 
 def after(turn: int) -> list[int]:
     """Return what the kernel writes in its turn of this number, the first being 1."""
-    return [4 + 3 * turn, 0, 1, 5 + turn, 2 * turn, 100 + turn, 9 + turn]
+    return [4 + 3 * turn, 0, 1, 5 + turn, 2 * turn, 100 + turn, 9 + turn, -1 if turn == 1 else 4 + 3 * turn]
 
 
 @pytest.mark.parametrize("graded", [True, False])
@@ -54,7 +57,7 @@ def test_each_launch_goes_on_with_the_values_of_the_last(graded: bool) -> None:
     kernel = cuda.compile(SOURCE, "turn", backend="simulator", graded=graded)
     seen = []
     for launch in launches(kernel):
-        out = np.zeros(7, np.int32)
+        out = np.zeros(8, np.int32)
         launch(out)
         seen.append(out.tolist())
     assert seen == [after(turn) for turn in range(1, 7)]

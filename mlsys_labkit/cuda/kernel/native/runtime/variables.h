@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace lk {
@@ -21,6 +22,7 @@ private:
         char* kept;
         std::vector<char> initial;
     };
+    uint64_t moved(uint64_t word, char* Variable::* from, char* Variable::* to) const;
     std::vector<Variable> variables_;
 };
 
