@@ -17,6 +17,7 @@ from mlsys_labkit.cuda.kernel.simulator.client import Simulator
 SOURCE = """
 struct Odd { char c[5]; };
 __constant__ int step = 3;
+static __constant__ const int once = 1;
 __device__ int daylight = 4, seven = 7, values[40];
 __device__ Odd odd = {{1, 2, 3, 4, 5}};
 __device__ int* to_values = values;
@@ -29,7 +30,7 @@ __device__ int next()
 }
 __global__ void turn(int* out)
 {
-    daylight += step;
+    daylight += step * *(&once + seven / 8);
     seven = 0;
     odd.c[4] += 1;
     to_values[33] += 2;

@@ -14,6 +14,7 @@ from mlsys_labkit.cuda.source.shared import SYMBOL
 
 _SYMBOL_TABLE = 2
 _THREAD_LOCAL = 6
+_WRITE = 1
 _VARIABLES = re.compile(r"\.(?:data|bss|lk_constant)(?:\..*)?(?<!\.rel\.ro)")
 _STARTS = re.compile(r"completed(?:\.\d+)?|__dso_handle")  # of the C library's part of every module
 
@@ -28,6 +29,7 @@ class Symbol:
     is_defined: bool
     is_thread_local: bool
     section: str = ""
+    is_writable: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,10 @@ def read_symbols(path: Path) -> tuple[Symbol, ...]:
             names = sections[link][4]
             for at in range(offset, offset + size, each):
                 name, info, _, section, value, nbytes = struct.unpack_from("<IBBHQQ", data, at)
-                title = titles[section] if section < count else ""
-                is_local = info & 15 == _THREAD_LOCAL
-                found.append(Symbol(_text(data, names + name), value, nbytes, section != 0, is_local, title))
+                title, flags = (titles[section], sections[section][2]) if section < count else ("", 0)
+                is_local, is_writable = info & 15 == _THREAD_LOCAL, bool(flags & _WRITE)
+                text = _text(data, names + name)
+                found.append(Symbol(text, value, nbytes, section != 0, is_local, title, is_writable))
     return tuple(found)
 
 
@@ -68,7 +71,10 @@ def device_variables(path: Path) -> tuple[Symbol, ...]:
     own = [
         symbol
         for symbol in read_symbols(path)
-        if _VARIABLES.fullmatch(symbol.section) and symbol.nbytes and not _STARTS.fullmatch(symbol.name)
+        if symbol.is_writable
+        and _VARIABLES.fullmatch(symbol.section)
+        and symbol.nbytes
+        and not _STARTS.fullmatch(symbol.name)
     ]
     times = Counter(symbol.name for symbol in own)
     return tuple(symbol for symbol in own if times[symbol.name] == 1)
