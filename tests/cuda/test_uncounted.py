@@ -103,6 +103,16 @@ def test_an_address_far_from_every_array_is_not_an_index(body: str, said: str) -
     assert said in findings[0].message
 
 
+def test_an_index_that_is_far_out_is_the_launchs_own_beside_another_array() -> None:
+    """Arrays lie 8 GiB apart, and this index leads 10 GB on from y: behind an array that the launch does not get."""
+    pages = (41, 43, 47)  # no other test has such sizes, so that the three follow each other
+    x, y, other = (cuda.zeros(1024 * count) for count in pages)
+    kernel = cuda.compile(KERNEL.format("y[threadIdx.x * 50000 * 50000] = 1;"), backend="simulator")
+    findings = kernel.check[1, 32](x, y)
+    assert "elements of 4 bytes" in findings[0].message
+    assert other.numpy().max() == 0
+
+
 def test_a_misaligned_access_is_the_only_finding() -> None:
     """The processor faults on it, too, but cannot name line and element."""
     kernel = cuda.compile(KERNEL.format("float4 v = *(const float4*)(x + 1); y[0] = v.x;"), backend="simulator")

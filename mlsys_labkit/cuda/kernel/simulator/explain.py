@@ -34,6 +34,7 @@ KINDS = (
     "index_out_of_bounds", *MESSAGES_OF_COPIES, "uninitialized_variable",
 )  # fmt: skip
 _IN_SHARED = frozenset(MESSAGES_OF_COPIES) | {"unfinished_copy"}
+_NEAR_BYTES = 1 << 30
 _REACH_BYTES = 1 << 34  # reach of a wrong int as an index: an address further away comes from another pointer
 _PAGE_BYTES = 4096
 _VERBS = ("reads", "writes", "updates", "updates", "reads", "writes", "writes", "updates")
@@ -139,7 +140,10 @@ class _Case:
             return held
         if self.is_shared:  # the array whose end, or beginning, is nearest
             return min(arrays, key=lambda each: max(each.begin - address, address - each.end), default=None)
-        nearest = next((each for each in arrays if each.begin == int(self.record["begin"])), None)
+        begin, end = int(self.record["begin"]), int(self.record["end"])  # of the nearest array in the device's memory
+        nearest = next((each for each in arrays if each.begin == begin), None)
+        if not nearest and not begin - _NEAR_BYTES < address < end + _NEAR_BYTES:  # another launch's, and not meant
+            nearest = min(arrays, key=lambda each: abs(address - each.begin), default=None)
         return nearest if nearest and -_REACH_BYTES < address - nearest.begin < _REACH_BYTES else None
 
     @property
