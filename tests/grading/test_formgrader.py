@@ -59,7 +59,7 @@ def server(root: Path, home: Path) -> Iterator[str]:
         )
     try:
         until = time.monotonic() + 600
-        while not (found := list(home.glob("jpserver-*.json"))):
+        while not (found := [path for path in home.glob("jpserver-*.json") if path.stat().st_size]):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < until, log.read_text()
             time.sleep(0.05)
