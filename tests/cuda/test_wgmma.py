@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
-from tests.cuda.hopper_kernels import INCLUDES
+from tests.cuda.hopper_kernels import INCLUDES, Planted
 
 DTYPES = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,
@@ -171,18 +171,6 @@ def test_product_is_that_of_the_matrices(number: int) -> None:
 
 
 PRODUCT = (Path(__file__).with_name("hopper") / "product.cu").read_text()
-
-
-class Planted(NamedTuple):
-    """One bug in a correct kernel, and the finding that names it."""
-
-    kernel: str
-    old: str
-    new: str
-    kind: str
-    marker: str  # on the line of the finding
-    words: str
-
 
 FENCE = '    asm volatile("fence.proxy.async;" ::: "memory");  // fence\n'
 AWAITED = '    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");\n    const int t'
