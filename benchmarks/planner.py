@@ -1,4 +1,4 @@
-"""The planner beside published runs: the error of its step time, source by source, and the tables of the README.
+"""The planner beside published runs: the error of its step time, source by source, and the tables of its README.md.
 
     python benchmarks/planner.py             # prints the tables; writes results/planner.json
     python benchmarks/planner.py --runs      # every run, with its error

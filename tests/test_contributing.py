@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md and README.md name files that exist."""
+"""CONTRIBUTING.md and the READMEs name files that exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATH = re.compile(r"`((?:[\w.-]+/)*[\w.-]+(?:/|\.(?:py|toml|md|js|css|yaml)))`")
 EXAMPLES = {"view.js", "model.js", "style.css", "command.py"}
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md"])
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md", "benchmarks/README.md"])
 def test_named_files_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     named = {path for path in PATH.findall(text) if "labNN" not in path and "NAME" not in path} - EXAMPLES
