@@ -18,6 +18,14 @@ from tests.labkit.jupyterlab import serving
 
 MOST_SCREENS = 20  # in a window of 1440 x 900 pixels, where a screen is what the notebook's panel shows at once
 MOST_WORDS = 400  # two minutes at 200 words a minute, so that the first result comes within three
+# Opens a notebook without a kernel, which takes longer to start than its page to be drawn.
+OPEN = """async (path) => {
+  const kernelPreference = { shouldStart: false, canStart: false, autoStartDefault: false };
+  const panel = await window.jupyterapp.commands.execute("docmanager:open", { path, kernelPreference });
+  await panel.context.ready;
+  await panel.revealed;
+}"""
+CLOSE = "() => window.jupyterapp.shell.currentWidget.close()"
 # Every cell is drawn, also below the window.
 WHOLE = ("@jupyterlab/notebook-extension/tracker.jupyterlab-settings", '{"windowingMode": "none"}')
 HEIGHTS = """() => {
@@ -41,16 +49,19 @@ def test_a_lab_has_at_most_twenty_screens(browser: Any, tmp_path: Path) -> None:
     settings.write_text(WHOLE[1])
     screens = {}
     with serving(notebooks, home) as running:
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(f"{running.url}lab?token={running.token}")
+        page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('docmanager:open')")
         for path in sorted(notebooks.glob("*.ipynb")):
-            page = running.open(browser.new_page(viewport={"width": 1440, "height": 900}), path)
+            page.evaluate(OPEN, path.name)
             page.wait_for_function(f"() => ({HEIGHTS})()[0]")
             height = 0
             while height != (height := page.evaluate(HEIGHTS)[1]):  # fonts and formulas change it as they come
                 page.wait_for_timeout(500)
             screens[path.stem] = height / page.evaluate(HEIGHTS)[2]
             print(f"{path.stem:24}{screens[path.stem]:6.1f} screens", flush=True)
-            page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
-            page.close()
+            page.evaluate(CLOSE)
+        page.close()
     assert len(screens) == 11
     assert {name: count for name, count in screens.items() if count > MOST_SCREENS} == {}
 
