@@ -141,14 +141,14 @@ def make_colab(root: Path, place: Path, python: str, versions: Sequence[str]) ->
 
 
 def packages(place: Path) -> set[str]:
-    command = [sys.executable, "-m", "pip", "--python", str(place / "bin/python"), "list", "--format=freeze"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True)
-    return set(listed.stdout.split())
+    (site,) = place.glob("lib/python3*/site-packages")
+    return {f"{one.name}=={one.version}" for one in metadata.distributions(path=[str(site)])}
 
 
 def run_on_colab(place: Path, notebook: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Execute the notebook in an empty folder, as on Colab, and return its code cells with their outputs."""
     folder.mkdir()
+    monkeypatch.delenv("PYTHONPATH", raising=False)  # it may lead to a kit before one is installed
     monkeypatch.setenv("JUPYTER_PATH", str(place / "share/jupyter"))
     monkeypatch.setenv("COLAB_SAID", str(folder / "said"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
