@@ -7,6 +7,7 @@ import contextlib
 import gc
 import importlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,12 +30,26 @@ CHROMIUM = next(
 # drives a browser, and what uses the built site, a Jupyter kernel, or the nbgrader command, which starts a kernel
 # for each submission.
 PLACES_FOLDERS = ("tests/hub/", "tests/places/")
-PLACES_GROUPS = frozenset({"hub", "own-hub", "jupyterlab", "dask", "kills"})
+PLACES_GROUPS = frozenset({"hub", "own-hub", "loop", "jupyterlab", "dask", "kills"})
 PLACES_FIXTURES = frozenset({"site", "jupyter_kernel", "nbgrader"})
-# The groups of `make test` that take longest begin first: one that began last would leave the other core idle.
+# The text of a file with such a test has one of these; `make test-places` reads no other file.
+PLACES_WORDS = re.compile(
+    rf"mark\.(?:places|browser)\b|xdist_group\(\"(?:{'|'.join(PLACES_GROUPS)})\"|\b(?:{'|'.join(PLACES_FIXTURES)})\b"
+)
+# The groups that take longest begin first: one that began last would leave the other core idle. Twelve are of places.
 LONG_GROUPS = (
     "hub",
     "own-hub",
+    "jupyterlab",
+    "site",
+    "loop",
+    "tests/labkit/test_widgets_verdicts.py",
+    "tests/hub/test_images.py",
+    "tests/grading/test_run_notebooks.py",
+    "packaging",
+    "tests/grading/test_nbgrader.py",
+    "release",
+    "dask",
     "rank-processes",
     "sandbox",
     "grade",
@@ -90,15 +105,29 @@ def pytest_collection(session: pytest.Session) -> None:
     folders = [path for path in map(Path, session.config.args) if path.is_dir()]
     tests = sorted(path.resolve() for folder in folders for path in folder.rglob("test_*.py"))
     for path in tests[int(given["workerid"].removeprefix("gw")) :: given["workercount"]]:
-        if not pytest_ignore_collect(path.parent, session.config):
+        if not any(pytest_ignore_collect(one, session.config) for one in (path.parent, path)):
             with contextlib.suppress(Exception, pytest.skip.Exception):  # whoever collects the file reports the error
                 importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the Hub's folders unread in `make test`: they import JupyterHub, which `make test` does not install."""
-    folder = f"{collection_path.relative_to(ROOT).as_posix()}/" if collection_path.is_relative_to(ROOT) else ""
-    return True if folder in PLACES_FOLDERS and "not places" in config.option.markexpr else None
+    """Leave unread in `make test` the folders that import JupyterHub, in `make test-places` files without places."""
+    if not collection_path.is_relative_to(ROOT):
+        return None
+    name = collection_path.relative_to(ROOT).as_posix()
+    if only_places(config):
+        return True if collection_path.name.startswith("test_") and not may_have_places(name) else None
+    return True if f"{name}/" in PLACES_FOLDERS and "not places" in config.option.markexpr else None
+
+
+def only_places(config: pytest.Config) -> bool:
+    """Return whether this is `make test-places`."""
+    return re.search(r"(?<!not )\bplaces\b", config.option.markexpr) is not None
+
+
+def may_have_places(name: str) -> bool:
+    """Return whether a file of tests may have one of places, by its text alone."""
+    return name.startswith(PLACES_FOLDERS) or PLACES_WORDS.search((ROOT / name).read_text("utf-8")) is not None
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest's own -m, which chooses by the marks given here
@@ -108,6 +137,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
         if belongs_to_places(item):
             item.add_marker("places")
+        if item.get_closest_marker("places") and not may_have_places(name := item.nodeid.partition("::")[0]):
+            raise pytest.UsageError(f"make test-places would not read {name}: PLACES_WORDS has nothing of it")
         if item.get_closest_marker("gpu") and not _gpu():
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU; this machine has none"))
         if item.get_closest_marker("browser") and CHROMIUM is None:

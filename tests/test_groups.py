@@ -7,8 +7,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
-from tests.conftest import LONG_GROUPS, ROOT, long_first
+import pytest
+
+from tests.conftest import LONG_GROUPS, ROOT, long_first, pytest_collection_modifyitems, pytest_ignore_collect
 
 SAYS = """
 import os, pathlib, pytest
@@ -45,3 +48,22 @@ def test_long_groups_begin_first() -> None:
 def test_long_groups_exist() -> None:
     named = set(re.findall(r'xdist_group\("([\w-]+)"\)', "".join(p.read_text() for p in ROOT.glob("tests/*/*.py"))))
     assert [name for name in LONG_GROUPS if name not in named and not (ROOT / name).is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("marks", "unread"), [("not soak and not places", "hub"), ("places and not soak", "test_style.py"), ("soak", None)]
+)
+def test_what_no_chosen_test_can_be_in_is_not_read(marks: str, unread: str | None) -> None:
+    config = SimpleNamespace(option=SimpleNamespace(markexpr=marks))
+    names = ("hub", "test_style.py", "course/test_site.py", "grading/test_run_notebooks.py")
+    assert [name for name in names if pytest_ignore_collect(ROOT / "tests" / name, config)] == [unread] * bool(unread)
+
+
+def test_a_place_in_a_file_that_would_not_be_read_is_an_error() -> None:
+    mark = SimpleNamespace(args=("tests/test_style.py",))
+    item = SimpleNamespace(
+        nodeid="tests/test_style.py::test_x", iter_markers=lambda name: [], add_marker=lambda mark: None,
+        get_closest_marker=lambda name: mark if name in ("xdist_group", "places") else None,
+    )  # fmt: skip
+    with pytest.raises(pytest.UsageError, match=r"would not read tests/test_style\.py"):
+        pytest_collection_modifyitems(SimpleNamespace(option=SimpleNamespace()), [item])

@@ -20,13 +20,14 @@ from mlsys_grading.lab import Lab, read_lab
 from mlsys_grading.sandbox.confine import refusal
 from tests.conftest import ROOT
 from tests.hub.hub_process import Hub, Person, needs_hub, until
+from tests.hub.test_what_is_left import of_hubs
 from tests.labkit.jupyterlab import ALL_RUN
 
 pytestmark = [
     needs_hub,
     pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox"),
     pytest.mark.browser,
-    pytest.mark.xdist_group("hub"),
+    pytest.mark.xdist_group("loop"),
     pytest.mark.timeout(900),
 ]
 LAB = "lab01_linear_algebra"
@@ -52,6 +53,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory, lab: Lab) -> Iterator[Hub]:
         settings.write("c.LabApp.expose_app_in_browser = True\n")
     with made as hub:
         yield hub
+    until("nothing of the Hub is left", lambda: not of_hubs("tests/hub/test_loop.py", [folder]))
 
 
 @pytest.fixture(scope="module")

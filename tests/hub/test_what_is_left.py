@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -33,9 +34,7 @@ BEFORE, ACCOUNTS = groups(), accounts()
 
 def left() -> list[str]:
     """List processes, mounts, control groups and files that the tests of this folder have left."""
-    found = list(processes())
-    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    found += [f"mount {line}" for line in mounts if any(str(folder) in line for folder in FOLDERS)]
+    found = of_hubs("tests/hub/", FOLDERS)
     dead = (group for group in groups() if not psutil.pid_exists(int(group.name.rpartition("-")[2])))
     found += [f"group {group}" for group in dead if group not in BEFORE]
     for path in Path("/dev/shm").iterdir():
@@ -45,16 +44,20 @@ def left() -> list[str]:
     return found
 
 
-def processes() -> list[str]:
-    """Yield processes of a Hub's folder, and children of the tests here, which inherit pytest's variables."""
+def of_hubs(tests: str, folders: Sequence[Path]) -> list[str]:
+    """List processes and mounts of the Hubs in ``folders``, and children of the tests whose names begin so."""
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return processes(tests, folders) + [f"mount {line}" for line in mounts if any(str(one) in line for one in folders)]
+
+
+def processes(tests: str, folders: Sequence[Path]) -> list[str]:
+    """List processes of a Hub's folder, and children of the tests here, which inherit pytest's variables."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             about, words = process.environ(), " ".join(process.cmdline())
-            ours = about.get("MLSYS_HUB_TESTS") == MARK and about.get("PYTEST_CURRENT_TEST", "").startswith(
-                "tests/hub/"
-            )
-            ours |= any(str(folder) in f"{words} {about.get('HOME', '')}" for folder in FOLDERS)
+            ours = about.get("MLSYS_HUB_TESTS") == MARK and about.get("PYTEST_CURRENT_TEST", "").startswith(tests)
+            ours |= any(str(folder) in f"{words} {about.get('HOME', '')}" for folder in folders)
             if ours and process.pid != os.getpid() and not any(name in words for name in BROWSER):
                 found.append(f"process {process.pid} ({process.status()}): {words[:200]}")
     return found
