@@ -88,11 +88,14 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Start five workers on two cores, if each has 1.5 GiB: a test often waits for a process to start or end."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Start five workers on two cores, if each has 1.5 GiB: a test often waits for a process to start or end.
+
+    Start seven for places, of which five run one group of servers each: those wait for half of their time.
+    """
     free = memory_free_bytes()
     fitting = free // (3 << 29) if free else 1 << 30
-    return max(1, min(round(2.5 * usable_cores()), fitting))
+    return max(1, min(round((3.5 if only_places(config) else 2.5) * usable_cores()), fitting))
 
 
 def pytest_collection(session: pytest.Session) -> None:
