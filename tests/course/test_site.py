@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag
@@ -24,6 +23,7 @@ from mlsys_grading.release.search import search
 from tests.conftest import ROOT
 from tests.course.chapters import COURSE, NAMES as CHAPTERS, rows
 from tests.course.conftest import Site
+from tests.labkit.page_axe import serious
 
 pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.timeout(1200)]
 MOST_BYTES = 1_500_000
@@ -218,26 +218,15 @@ def test_every_page_draws_all_its_figures_without_a_network(site: Site, offline:
     assert not trouble, trouble[:10]
 
 
-# Only these rules depend on the scheme. Nodes that pass are not listed: that takes a third of axe's time.
-COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"], "resultTypes": ["violations"]}
-
-
 @pytest.mark.browser
-@pytest.mark.parametrize(("scheme", "rules"), [("light", {"resultTypes": ["violations"]}), ("dark", COLOURS)])
-def test_axe_finds_nothing_serious(site: Site, browser: Any, scheme: str, rules: dict[str, list[str]]) -> None:
-    axe = (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme, offline=True)
+def test_axe_finds_nothing_serious(site: Site, browser: Any) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True)
     found: list[str] = []
     for name, page_of in site.pages.items():
         page = context.new_page()
         page.goto(page_of.path.as_uri())
         page.wait_for_function("!document.querySelector('.lk-static')")
-        page.evaluate(axe)
-        found += [
-            f"{name}: {each['id']} {each['nodes'][0]['html'][:160]}"
-            for each in page.evaluate("(rules) => axe.run(rules).then((result) => result.violations)", rules)
-            if each["impact"] in ("serious", "critical")
-        ]
+        found += [f"{name}: {each}" for each in serious(page)]
         page.close()
     context.close()
     assert not found, "\n".join(found[:15])
