@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import Any
 
 import nbformat
@@ -11,11 +10,15 @@ import pytest
 
 from tests.labkit import every_widget
 from tests.labkit.jupyterlab import DEADLINE_SECONDS, Lab, serving
+from tests.labkit.page_axe import AXE, COLOURS
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("jupyterlab"), pytest.mark.timeout(900)]
 COUNT = "count => document.querySelectorAll('section.lk').length === count"
 # The notebook's own contents. Toolbars, prompts and editors are JupyterLab's, and for its project to mend.
-OURS = "axe.run({ include: [['.jp-OutputArea-output'], ['.jp-RenderedMarkdown']], exclude: [['.js-plotly-plot']] })"
+OURS = """(rules) => axe.run(
+  { include: [['.jp-OutputArea-output'], ['.jp-RenderedMarkdown']], exclude: [['.js-plotly-plot']] },
+  { ...rules, resultTypes: ['violations'] }
+).then((result) => result.violations)"""
 OVER = """() => [...document.querySelectorAll(".jp-OutputArea-output")]
   .filter((output) => output.scrollWidth > output.clientWidth + 1).map((output) => output.textContent.slice(0, 80))"""
 
@@ -56,12 +59,13 @@ def test_all_draw_move_and_complain_of_nothing(lab: Lab, page: Any) -> None:
     assert lab.complaints() == set()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious(lab: Lab, page: Any, theme: str) -> None:
+# Which parts there are, and their names, do not depend on the theme.
+@pytest.mark.parametrize(("theme", "rules"), [("light", {}), ("dark", {"runOnly": COLOURS})])
+def test_axe_finds_nothing_serious(lab: Lab, page: Any, theme: str, rules: dict[str, list[str]]) -> None:
     lab.theme(page, theme)
     if not page.evaluate("'axe' in window"):
-        page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8"))
-    found = page.evaluate(f"{OURS}.then(result => result.violations)")
+        page.evaluate(AXE)
+    found = page.evaluate(OURS, rules)
     bad = [(one["id"], one["nodes"][0]["html"][:150]) for one in found if one["impact"] in ("serious", "critical")]
     assert bad == []
 
