@@ -34,7 +34,7 @@ pytestmark = [
 def test_filter_numbers_equal_the_kernel_headers(machine: str) -> None:
     known, column = numbers(machine), syscalls.SUPPORTED.index(machine)
     # Than many a distribution's headers:
-    newer = {"cachestat", "open_tree_attr", "futex_wake", "futex_wait", "futex_requeue"}
+    newer = {"cachestat", "open_tree_attr", "futex_wake", "futex_wait", "futex_requeue", "set_mempolicy_home_node"}
     for name, row in syscalls.REFUSED.items():
         if row[column] is not None and (name in known or name not in newer):
             assert row[column] == known[name], name
@@ -56,6 +56,7 @@ ESCAPES = {
     "files by handle": ["name_to_handle_at", "open_by_handle_at"],
     "memory that counts nowhere": ["shmget", "msgget", "semget", "memfd_secret", "vmsplice"],
     "what all share": ["io_setup", "sysinfo", "mincore", "process_madvise"],
+    "pages that others have as well": ["move_pages", "migrate_pages", "mbind", "get_mempolicy", "set_mempolicy"],
     "terminals": ["vhangup"],
 }
 
@@ -239,9 +240,9 @@ def test_graders_terminal_gets_no_input_from_the_sandbox() -> None:
 
         def type_on_it() -> list[str]:
             told = []
-            for path in ("/proc/self/fd/0", "/dev/tty", "/dev/pts/0"):
+            for path in ("", "/dev/tty", "/dev/pts/0"):
                 try:
-                    found = os.open(path, os.O_RDWR)
+                    found = os.open(path, os.O_RDWR) if path else 0
                     fcntl.ioctl(found, termios.TIOCSTI, b"x")
                     told.append("typed")
                 except OSError as error:

@@ -185,7 +185,7 @@ class _Examination:
         )
         sandbox = self._sandbox
         if sandbox and number:  # the kernel counts pipes, files in flight and processes for each user
-            sandbox = replace(sandbox, user=sandbox.user + number * _USERS, shows_processes=False)
+            sandbox = replace(sandbox, user=sandbox.user + number * _USERS)
         if sandbox and alone:  # memory of children, or files in memory, would not count as its own
             sandbox = replace(sandbox, limits=replace(sandbox.limits, children=1, scratch_bytes=1 << 20))
         answers = None if whole else [cell.name for cell in self._plan.examiner]

@@ -51,5 +51,6 @@ class SandboxLimits:
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_MEMLOCK, 64 << 10),
             (resource.RLIMIT_MSGQUEUE, 0),
+            (resource.RLIMIT_SIGPENDING, 256),  # without root's rights, all sandboxes queue them for one user
         ):
             resource.setrlimit(which, (value, value))

@@ -2,11 +2,17 @@
 
 Two sandboxes could pass bits through a number that both move and both read, such as that of open files or of free
 memory. Of all that /proc has beside processes, a sandbox gets files that say the same to everybody and do not change:
-copies made once, when the first sandbox is. The rest is hidden by name, whatever a later kernel adds. The mount is
-read-only: a process must not reset the kernel's record of its own memory (clear_refs), which marks depend on.
+copies made once, when the first sandbox is. The mount is read-only: a process must not reset the kernel's record of its
+own memory (clear_refs), which marks depend on.
 
-The folder of a process itself says such numbers, too: which pages of a library others have mapped (smaps, numa_maps),
-packets on any loopback (net/softnet_stat). A sandbox that must learn nothing from others gets the copies alone.
+The folder of a process says such numbers, too: which pages of a library others have mapped (smaps, smaps_rollup,
+pagemap, numa_maps), packets on any loopback (net/softnet_stat), the machine's numbers of pipes (fd) and of events
+(fdinfo). No mount can hide a file in the folders of processes that come later. A sandbox therefore has the folder of
+its first process alone, with the files of ``_SHOWN``, which speak of that process only; /proc/self leads there, also
+for its children. What needs more has another way: ``resource.getrusage`` of any process, ``os.sched_getaffinity``.
+
+Beside a GPU all processes are shown, because CUDA's driver reads them. There, the rest of /proc is hidden by name,
+whatever a later kernel adds.
 
 Reference: Linux, Documentation/filesystems/proc.rst; the masked paths of the OCI runtime specification, which are a
 list of refusals instead.
@@ -27,6 +33,7 @@ _SETTINGS = """
 kernel/cap_last_cap kernel/ngroups_max kernel/osrelease kernel/ostype kernel/pid_max kernel/threads-max kernel/version
 vm/max_map_count vm/overcommit_memory vm/overcommit_ratio fs/pipe-max-size net/core/somaxconn
 """
+_SHOWN = ("cmdline", "comm", "stat", "statm", "status")  # what psutil and most programs read of themselves
 _LINKS = ("self", "thread-self", "mounts", "net")  # into the folder of the process that follows them
 _CONSTANT = ("cmdline", "config.gz", "consoles", "devices", "dma", "execdomains", "misc")
 _DRIVERS = "driver"  # what a GPU's libraries read
@@ -52,24 +59,30 @@ def prepare() -> None:
     _copies()
 
 
-def mount_processes(gpu: bool = False, shown: bool = True) -> int:
-    """Mount /proc of the new pid namespace, which this process has to be in; ``gpu`` shows the drivers, too.
+def mount_processes(gpu: bool = False) -> int:
+    """Mount /proc of the new pid namespace, whose first process calls this; ``gpu`` shows all processes and drivers.
 
-    Return a descriptor of the same folder that can be written, for the maps of a user namespace. It has the processes
-    also if they are not ``shown``.
+    Return a descriptor of a /proc that has all processes and can be written, for the maps of a user namespace.
     """
     kernel.mount("proc", "/proc", "proc", _FLAGS)
     for name in ("tcp_rmem", "tcp_wmem"):  # of this network alone; the watcher counts so much for each socket
         with suppress(FileNotFoundError):
             Path("/proc/sys/net/ipv4", name).write_text(f"4096 65536 {_TCP_BYTES}")
     writable = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    if not shown:
-        _mount_copies("/proc")
-        return writable
+    if gpu:
+        _mask_machine()
+    else:
+        os.chdir("/proc")  # where the names of the first process's files still lead after the next mount
+        _mount_copies("/proc", 1)
+    return writable
+
+
+def _mask_machine() -> None:
+    """Put copies over the files of /proc about the machine, and nothing over those that have no copy."""
     kernel.mount("/proc", "/proc", flags=kernel.BIND)
     os.mkdir(_PLACE)
     _mount_copies(_PLACE)
-    kept = {*_LINKS, *_CONSTANT, *([_DRIVERS] if gpu else [])}
+    kept = {*_LINKS, *_CONSTANT, _DRIVERS}
     with os.scandir("/proc") as entries:
         others = [each for each in entries if not each.name.isdigit() and each.name not in kept]
     for entry in others:
@@ -81,10 +94,10 @@ def mount_processes(gpu: bool = False, shown: bool = True) -> int:
     kernel.unmount(_PLACE)
     os.rmdir(_PLACE)
     kernel.mount("", "/proc", flags=kernel.BIND | kernel.REMOUNT | kernel.READ_ONLY | _FLAGS)
-    return writable
 
 
-def _mount_copies(place: str) -> None:
+def _mount_copies(place: str, shown: int = 0) -> None:
+    """Mount the copies on ``place``, and with them files of the process ``shown``, which lie in the working folder."""
     copies = _copies()  # of what a mount on /proc hides
     kernel.mount("tmpfs", place, "tmpfs", _FLAGS, "size=1m,mode=755")
     Path(place, "hidden").touch(mode=0)
@@ -94,4 +107,11 @@ def _mount_copies(place: str) -> None:
         path = Path(place, name)
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(text)
+    if shown:
+        Path(place, str(shown)).mkdir()
+        Path(place, "self").symlink_to(str(shown))
+        for name in _SHOWN:
+            Path(place, "self", name).touch()
+            kernel.mount(f"{shown}/{name}", f"{place}/self/{name}", flags=kernel.BIND)
+            kernel.mount("", f"{place}/self/{name}", flags=kernel.BIND | kernel.REMOUNT | kernel.READ_ONLY | _FLAGS)
     kernel.mount("", place, flags=kernel.REMOUNT | kernel.READ_ONLY | _FLAGS, options="size=1m")  # and all its binds

@@ -83,7 +83,7 @@ def build_root(readable: Iterable[str], scratch_bytes: int, devices: Iterable[st
         _add_device(f"/dev/{name}")
     for path in devices:
         if os.path.exists(path):
-            _bind(path, read_only=False)
+            _bind(path)
     _add_terminals()
     scratch = f"{_NEW}/scratch"
     options = f"size={scratch_bytes},nr_inodes={_MOST_FILES},mode=755"
@@ -111,13 +111,14 @@ def build_root(readable: Iterable[str], scratch_bytes: int, devices: Iterable[st
 def _add_device(path: str) -> None:
     """Make a device file of the sandbox's own: what is kept in the inode (locks) is then nobody else's.
 
-    Only the machine's root may; for others it is the machine's own file, of which the filter refuses all locks.
+    Only the machine's root may; for others it is the machine's own file, of which the filter refuses all locks. It is
+    read-only, so that nobody changes its times; what is written to a device goes to its driver all the same.
     """
     try:
         os.mknod(_NEW + path, stat.S_IFCHR, os.stat(path).st_rdev)
         os.chmod(_NEW + path, 0o666)
     except PermissionError:
-        _bind(path, read_only=False)
+        _bind(path)
 
 
 def _add_terminals() -> None:
@@ -146,10 +147,10 @@ def _show(path: str) -> None:
         if not os.path.lexists(target):
             os.symlink(os.readlink(path), target)
         return
-    _bind(path, read_only=True)
+    _bind(path)
 
 
-def _bind(path: str, read_only: bool) -> None:
+def _bind(path: str) -> None:
     target = _NEW + path
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if os.path.isdir(path):
@@ -157,6 +158,5 @@ def _bind(path: str, read_only: bool) -> None:
     else:
         Path(target).touch()
     kernel.mount(path, target, flags=kernel.BIND)  # not recursive: what is mounted below stays outside
-    if read_only:
-        kept = sum(flag for bit, flag in _LOCKED.items() if os.statvfs(target).f_flag & bit)
-        kernel.mount("", target, flags=kernel.BIND | kernel.REMOUNT | kernel.READ_ONLY | kernel.NO_SUID | kept)
+    kept = sum(flag for bit, flag in _LOCKED.items() if os.statvfs(target).f_flag & bit)
+    kernel.mount("", target, flags=kernel.BIND | kernel.REMOUNT | kernel.READ_ONLY | kernel.NO_SUID | kept)

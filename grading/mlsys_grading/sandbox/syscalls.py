@@ -7,9 +7,10 @@ namespaces already confine them. Refused are what would
 - look into or act on other processes (ptrace, process_vm_*, kcmp, pidfd_getfd);
 - hold memory that no limit counts (System V's memory, queues and semaphores, pages lent to pipes, larger pipes, rules
   of Landlock), or use up what all of a machine share (contexts of asynchronous I/O);
-- signal other sandboxes through what all of them share: files that all read (watches, leases, locks, pages in memory),
-  and the kernel's counts of the machine's memory and processes. Calls that programs use as a courtesy (locks, advice on
-  files) report success and do nothing: nobody shares a file with a sandbox. What is left is in ``counters``;
+- signal other sandboxes through what all of them share: files that all read (watches, leases, locks, hints, what a file
+  system has in memory of them, pages in memory and on which node), and the kernel's counts of the machine's memory,
+  processes and sockets (huge pages, numbers of pidfds and cookies). Calls that programs use as a courtesy (locks,
+  advice on files) report success and do nothing: nobody shares a file with a sandbox. What is left is in ``counters``;
 - cut the cord to the keeper that ends the tree, or
 - talk to large and rarely tried parts of the kernel: bpf, perf, io_uring, keyrings, userfaultfd, watches of whole file
   systems, and sockets but Unix's, TCP and UDP on a loopback, and the list of that loopback's interfaces: other families
@@ -53,6 +54,7 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "fsmount": (432, 432),
     "fsopen": (430, 430),
     "fspick": (433, 433),
+    "get_mempolicy": (239, 236),
     "futex_requeue": (456, 456),
     "futex_wait": (455, 455),
     "futex_waitv": (449, 449),
@@ -73,11 +75,14 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "landlock_add_rule": (445, 445),
     "landlock_create_ruleset": (444, 444),
     "landlock_restrict_self": (446, 446),
+    "mbind": (237, 235),
     "memfd_secret": (447, 447),
+    "migrate_pages": (256, 238),
     "mincore": (27, 232),
     "modify_ldt": (154, None),
     "mount": (165, 40),
     "mount_setattr": (442, 442),
+    "move_pages": (279, 239),
     "move_mount": (429, 429),
     "msgget": (68, 186),
     "name_to_handle_at": (303, 264),
@@ -96,6 +101,8 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "reboot": (169, 142),
     "request_key": (249, 218),
     "semget": (64, 190),
+    "set_mempolicy": (238, 237),
+    "set_mempolicy_home_node": (450, 450),
     "setdomainname": (171, 162),
     "sethostname": (170, 161),
     "setns": (308, 268),
@@ -113,22 +120,33 @@ REFUSED: dict[str, tuple[int, int | None]] = {
 }
 _NEWEST = 469  # file_setattr, of Linux 6.17
 _PRCTL = (157, 167)
-_CLONE, _SOCKET, _SOCKETPAIR, _CLONE3, _SET_AFFINITY = (56, 220), (41, 198), (53, 199), 435, (203, 122)
+_CLONE, _SOCKET, _SOCKETPAIR, _SET_AFFINITY = (56, 220), (41, 198), (53, 199), (203, 122)
+# clone3 takes its flags through memory, where no filter can look; the C library falls back to clone. A pidfd's inode is
+# the number of all processes that the machine has started; Python falls back to waits without one.
+_MISSING = (435, 434)  # clone3, pidfd_open
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _FCNTL, _MADVISE, _PREADV2 = (72, 25), (28, 233), (327, 286)
-_ADVICE = ((73, 32), (221, 223), (187, 213))  # flock, fadvise64, readahead
+_ADVICE = ((73, 32), (221, 223), (187, 213), (162, 81), (306, 267))  # flock, fadvise64, readahead, sync, syncfs
 # setpriority, sched_setparam, sched_setscheduler, sched_setattr: a process that steps back is not starved by others
 _PRIORITIES = ((141, 140), (142, 118), (144, 119), (314, 274))
 _LOCKING = (6, 7, 37, 38)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW
-_TELLING = (5, 36, 0x400, 0x402, 0x407)  # F_GETLK, F_OFD_GETLK, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
-_GIVING_UP = (20, 21)  # MADV_COLD, MADV_PAGEOUT: of files that others read as well
+# F_GETLK, F_OFD_GETLK, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ, and F_GET_RW_HINT to F_SET_FILE_RW_HINT
+_TELLING = (5, 36, 0x400, 0x402, 0x407, 1035, 1036, 1037, 1038)
+# MADV_MERGEABLE, MADV_COLD, MADV_PAGEOUT, MADV_COLLAPSE: of files that others read as well, or of pages like theirs
+_PAGES_OF_OTHERS = (12, 20, 21, 25)
 _SET_OPTION, _SIZES = (54, 208), (7, 8)  # setsockopt: SO_SNDBUF, SO_RCVBUF
+# getsockopt: SO_COOKIE, SO_NETNS_COOKIE, SO_PEERPIDFD count on all the machine; setsockopt: SO_PASSPIDFD
+_GET_OPTION, _NUMBERED, _PASS_PIDFD = (55, 209), (57, 71, 77), 76
+# ioctl: what a file system has in memory of a file, and its flags (ext4, XFS, btrfs), and the entropy of all
+_IOCTL, _OF_FILES = (16, 29), (0x66, 0x58, 0x94, 0x52)
+_HUGE, _HUGE_FILE = 0x40000, 4  # MAP_HUGETLB, MFD_HUGETLB: all take them from one pool
 _NO_WAIT = 8  # RWF_NOWAIT, which tells whether a page is in memory
 _SET_LIMIT, _CHANGE_LIMIT = (160, 164), (302, 261)  # setrlimit, prlimit64
 _CPU_SECONDS = 0  # RLIMIT_CPU
 _NEW_ANYTHING = (
     kernel.NEW_USER | kernel.NEW_MOUNT | kernel.NEW_PID | kernel.NEW_NET | kernel.NEW_IPC | kernel.NEW_UTS | 0x2000000
 )
+_NEW_PIDFD = 0x1000  # CLONE_PIDFD
 _TCP_UDP = (0, 6, 17)
 _SOCKETS = {1: (0,), 2: _TCP_UDP, 10: _TCP_UDP, 16: (0,)}  # unix, inet, inet6, netlink: family -> protocols
 _X32 = 0x40000000  # the other numbers of the same calls on x86_64
@@ -143,19 +161,20 @@ _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 16, 24, 32  # offsets of th
 _FOURTH_ARGUMENT, _SIXTH_ARGUMENT = 40, 56
 _DO_NOTHING: Line = (_RETURN, 0, 0, _REFUSE | 0)
 
+_MMAP, _MEMFD, _NEW_THREAD, _SHARED = (9, 222), (319, 279), 0x10000, 1
+
 # Of a process whose memory is measured: other programs, other processes, and memory outside of its own.
 _WITNESSED: dict[str, tuple[int | None, int | None]] = {
     "execve": (59, 221),
     "execveat": (322, 281),
     "fork": (57, None),
     "vfork": (58, None),
-    "memfd_create": (319, 279),
+    "memfd_create": _MEMFD,
     "pipe": (22, None),
     "pipe2": (293, 59),
     "socket": (41, 198),
     "socketpair": (53, 199),
 }
-_MMAP, _NEW_THREAD, _SHARED = (9, 222), 0x10000, 1
 _FUTEX, _OPERATION, _PRIVATE = (202, 98), 0x7F, 0x80
 _WAITING, _WAKING = (0, 9), (1, 10)  # FUTEX_WAIT, FUTEX_WAKE, and each with a mask
 
@@ -172,9 +191,10 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
     for number in (numbers[column] for numbers in refused):
         if number is not None:
             code += [(_EQUAL, 0, 1, number), refuse]
-    # clone3 takes its flags through memory, where no filter can look; the C library falls back to clone.
-    code += [(_EQUAL, 0, 1, _CLONE3), pretend_missing]
-    code += _check(_CLONE[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 0, 1, _NEW_ANYTHING), refuse)
+    for missing in _MISSING:
+        code += [(_EQUAL, 0, 1, missing), pretend_missing]
+    unwanted = _NEW_ANYTHING | _NEW_PIDFD
+    code += _check(_CLONE[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 0, 1, unwanted), refuse)
     # A process that is not dumpable hides its memory from the watcher, too.
     code += _check(_PRCTL[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, 1, kernel.SET_DUMPABLE), refuse)
     code += _check(
@@ -190,13 +210,32 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
     locking, telling = _one_of(_LOCKING, _DO_NOTHING), _one_of(_TELLING, refuse)
     code += _check(_FCNTL[column], (_LOAD, 0, 0, _SECOND_ARGUMENT), *locking, *telling)
     useless = (_RETURN, 0, 0, _REFUSE | errno.EINVAL)
-    code += _check(_MADVISE[column], (_LOAD, 0, 0, _THIRD_ARGUMENT), *_one_of(_GIVING_UP, useless))
+    code += _check(_MADVISE[column], (_LOAD, 0, 0, _THIRD_ARGUMENT), *_one_of(_PAGES_OF_OTHERS, useless))
+    code += _check(
+        _IOCTL[column],
+        (_LOAD, 0, 0, _SECOND_ARGUMENT),
+        (_MASK, 0, 0, 0xFF00),
+        *_one_of([kind << 8 for kind in _OF_FILES], (_RETURN, 0, 0, _REFUSE | errno.ENOTTY)),
+    )
+    exhausted = (_RETURN, 0, 0, _REFUSE | errno.ENOMEM)
+    code += _check(_MMAP[column], (_LOAD, 0, 0, _FOURTH_ARGUMENT), (_ANY_BIT, 0, 1, _HUGE), exhausted)
+    code += _check(_MEMFD[column], (_LOAD, 0, 0, _SECOND_ARGUMENT), (_ANY_BIT, 0, 1, _HUGE_FILE), exhausted)
+    unknown = (_RETURN, 0, 0, _REFUSE | errno.ENOPROTOOPT)
     code += _check(
         _SET_OPTION[column],
         (_LOAD, 0, 0, _SECOND_ARGUMENT),
-        (_EQUAL, 0, len(_SIZES) + 2, 1),  # SOL_SOCKET
+        (_EQUAL, 0, len(_SIZES) + 4, 1),  # SOL_SOCKET
         (_LOAD, 0, 0, _THIRD_ARGUMENT),
+        (_EQUAL, 0, 1, _PASS_PIDFD),
+        unknown,
         *_one_of(_SIZES, _DO_NOTHING),
+    )
+    code += _check(
+        _GET_OPTION[column],
+        (_LOAD, 0, 0, _SECOND_ARGUMENT),
+        (_EQUAL, 0, len(_NUMBERED) + 2, 1),
+        (_LOAD, 0, 0, _THIRD_ARGUMENT),
+        *_one_of(_NUMBERED, unknown),
     )
     unsupported = (_RETURN, 0, 0, _REFUSE | errno.EOPNOTSUPP)
     code += _check(_PREADV2[column], (_LOAD, 0, 0, _SIXTH_ARGUMENT), (_ANY_BIT, 0, 1, _NO_WAIT), unsupported)
