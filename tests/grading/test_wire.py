@@ -93,15 +93,17 @@ def test_a_frame_that_breaks_the_rules_is_refused(
         Wire(ends[1]).receive(in_time())
 
 
+@pytest.mark.parametrize("error", [PermissionError, AssertionError], ids=["refused", "not asked for"])
 def test_a_process_that_may_make_no_files_sends_everything_itself(
-    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     def refuse(*_: object) -> int:
-        raise PermissionError
+        raise error
 
     monkeypatch.setattr(os, "memfd_create", refuse)
     large = bytes(range(256)) * 8192
-    sender = threading.Thread(target=Wire(ends[0]).send, args=({"x": 1}, [large, b"abc"], in_time()))
+    wire = Wire(ends[0], shares=error is PermissionError)
+    sender = threading.Thread(target=wire.send, args=({"x": 1}, [large, b"abc"], in_time()))
     sender.start()
     header, buffers = Wire(ends[1]).receive(in_time())
     sender.join()

@@ -3,7 +3,8 @@
 A frame is ``u32 header length | u32 buffers | u8 shared | u64 length of each buffer | header | buffers``. Where they
 are shared, the buffers follow each other, each at a multiple of 64 bytes, in a sealed memfd that travels beside the
 frame: the receiver maps it privately, so only pages that it writes to are copied, and the sender cannot change them.
-A process whose memory is measured may make no such file, and sends all buffers through the socket.
+A process whose memory is measured and a rank may make no such file, and send all buffers through the socket. A rank
+gets none either, because the file's number tells how many the machine has made.
 
 Reference: https://github.com/msgpack/msgpack/blob/master/spec.md; man 2 memfd_create; man 2 fcntl (file sealing).
 """
@@ -48,7 +49,8 @@ class Wire:
 
     Every call has a deadline ``until``, a value of ``time.monotonic()``. Raises StudentGoneError when the other end
     hung up, StudentSilentError past the deadline, ProtocolError for a frame that breaks the rules; after any of them
-    the wire is of no further use. NotPlainError, before anything was sent, for what is too large to send.
+    the wire is of no further use. NotPlainError, before anything was sent, for what is too large to send. ``shares``:
+    large buffers are sent in shared memory.
 
     Example:
         >>> near, far = (Wire(end) for end in socket.socketpair())
@@ -58,8 +60,8 @@ class Wire:
         ({'call': 'f'}, b'1234')
     """
 
-    def __init__(self, end: socket.socket, bounds: FrameLimits | None = None) -> None:
-        self._socket, self.bounds = end, bounds or FrameLimits()
+    def __init__(self, end: socket.socket, bounds: FrameLimits | None = None, *, shares: bool = True) -> None:
+        self._socket, self.bounds, self._shares = end, bounds or FrameLimits(), shares
 
     def send(self, header: dict[str, Any], buffers: Sequence[bytes | memoryview], until: float) -> None:
         """Send one frame."""
@@ -69,7 +71,7 @@ class Wire:
         bounds = self.bounds
         if len(packed) > bounds.header_bytes or len(buffers) > bounds.buffers or total > bounds.buffer_bytes:
             raise NotPlainError(f"{len(packed) + total} bytes in {len(buffers)} arrays are too much for one call")
-        descriptor = _share(buffers) if total >= _SHARED_FROM_BYTES else None
+        descriptor = _share(buffers) if self._shares and total >= _SHARED_FROM_BYTES else None
         head = _HEAD.pack(len(packed), len(buffers), descriptor is not None)
         head += struct.pack(f"<{len(lengths)}Q", *lengths) + packed
         if descriptor is None and total < _SHARED_FROM_BYTES:

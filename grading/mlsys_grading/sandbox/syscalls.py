@@ -18,7 +18,8 @@ namespaces already confine them. Refused are what would
 
 A process whose memory is measured gets a second filter, ``install_witness``: its own resident set is the only place
 where it can keep anything. A process of a rank gets another, ``install_apart``: it neither waits on memory that other
-processes could have mapped as well (a page of a library's file, say), nor wakes who waits there.
+processes could have mapped as well (a page of a library's file, say), nor wakes who waits there, and makes no file that
+has a number of the machine's.
 
 Calls newer than this list do not exist in here, nor do those for 32-bit programs. Let through on purpose: personality,
 which changes only its caller, and seccomp, which can only remove rights.
@@ -33,7 +34,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mlsys_grading.sandbox import kernel
 
@@ -163,17 +164,21 @@ _DO_NOTHING: Line = (_RETURN, 0, 0, _REFUSE | 0)
 
 _MMAP, _MEMFD, _NEW_THREAD, _SHARED = (9, 222), (319, 279), 0x10000, 1
 
+# Files whose inode has the next number of a counter of the whole machine.
+_COUNTED: dict[str, tuple[int | None, int | None]] = {
+    "memfd_create": _MEMFD,
+    "pipe": (22, None),
+    "pipe2": (293, 59),
+    "socket": _SOCKET,
+    "socketpair": _SOCKETPAIR,
+}
 # Of a process whose memory is measured: other programs, other processes, and memory outside of its own.
 _WITNESSED: dict[str, tuple[int | None, int | None]] = {
     "execve": (59, 221),
     "execveat": (322, 281),
     "fork": (57, None),
     "vfork": (58, None),
-    "memfd_create": _MEMFD,
-    "pipe": (22, None),
-    "pipe2": (293, 59),
-    "socket": (41, 198),
-    "socketpair": (53, 199),
+    **_COUNTED,
 }
 _FUTEX, _OPERATION, _PRIVATE = (202, 98), 0x7F, 0x80
 _WAITING, _WAKING = (0, 9), (1, 10)  # FUTEX_WAIT, FUTEX_WAKE, and each with a mask
@@ -187,10 +192,7 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
     column, refuse, code = _beginning(machine)
     pretend_missing = (_RETURN, 0, 0, _REFUSE | errno.ENOSYS)
     code += [(_AT_LEAST, 0, 1, _NEWEST + 1), pretend_missing]
-    refused = [*REFUSED.values(), *([_SET_AFFINITY] if is_pinned else [])]
-    for number in (numbers[column] for numbers in refused):
-        if number is not None:
-            code += [(_EQUAL, 0, 1, number), refuse]
+    code += _refusals(REFUSED | ({"sched_setaffinity": _SET_AFFINITY} if is_pinned else {}), column, refuse)
     for missing in _MISSING:
         code += [(_EQUAL, 0, 1, missing), pretend_missing]
     unwanted = _NEW_ANYTHING | _NEW_PIDFD
@@ -260,9 +262,7 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
 def witness_program(machine: str) -> bytes:
     """Build the second filter, of a process whose resident set a mark depends on."""
     column, refuse, code = _beginning(machine)
-    for numbers in _WITNESSED.values():
-        if (number := numbers[column]) is not None:
-            code += [(_EQUAL, 0, 1, number), refuse]
+    code += _refusals(_WITNESSED, column, refuse)
     code += _check(_CLONE[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 1, 0, _NEW_THREAD), refuse)
     # Pages that can be shared stay in memory when the process has given them up, in nobody's resident set.
     code += _check(_MMAP[column], (_LOAD, 0, 0, _FOURTH_ARGUMENT), (_ANY_BIT, 0, 1, _SHARED), refuse)
@@ -279,10 +279,10 @@ def apart_program(machine: str) -> bytes:
     With a deadline, a lock that is held is given up at once, however long the caller would have waited: a filter has no
     clock. If such a wait returned as the other does, the C library would never look at the time, and try for ever.
 
-    It has no sockets but Unix's: all networks of a machine share the memory for TCP.
+    It makes no pipe, no socket and no file of memory: their numbers count on all the machine, as does TCP's memory.
     """
     column, refuse, code = _beginning(machine)
-    code += _check(_SOCKET[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 1, 0, 1), refuse)
+    code += _refusals(_COUNTED, column, refuse)
     again, late, missing = (
         (_RETURN, 0, 0, _REFUSE | number) for number in (errno.EAGAIN, errno.ETIMEDOUT, errno.ENOSYS)
     )
@@ -321,6 +321,11 @@ def _beginning(machine: str) -> tuple[int, Line, list[Line]]:
     if machine == "x86_64":
         code += [(_AT_LEAST, 0, 1, _X32), refuse]
     return column, refuse, code
+
+
+def _refusals(calls: Mapping[str, tuple[int | None, int | None]], column: int, refuse: Line) -> list[Line]:
+    known = (numbers[column] for numbers in calls.values())
+    return [line for number in known if number is not None for line in ((_EQUAL, 0, 1, number), refuse)]
 
 
 def _packed(code: list[Line]) -> bytes:
