@@ -87,6 +87,24 @@ def test_memory_beside_arrays_is_allowed_up_to_the_solutions(server: ForkServer)
         assert found.points == points, [verdict.error for verdict in found.marks]
 
 
+STREAM = """
+def chunks():
+    return (np.full((1024, 64), float(number)) for number in range(24))  # half a megabyte each
+got = lk.checks.expect_peak(total, chunks, at_most_bytes=3 << 20)
+assert got == 1024 * 64 * sum(range(24))
+"""
+
+
+@pytest.mark.parametrize(("chunks", "points"), [("chunks()", 3), ("list(chunks())", 0)], ids=["passing", "kept"])
+def test_chunks_that_a_measured_call_keeps_are_its_memory(server: ForkServer, chunks: str, points: int) -> None:
+    """They came in shared memory once, and no tracer counted its mapping."""
+    cells = [dict(cell) for cell in SOURCE[:3]]
+    cells[1]["source"] = f"def total(chunks):\n    return sum(chunk.sum() for chunk in {chunks})"
+    cells[2]["source"] = STREAM
+    found = examine_submission(server, make_plan(cells, cells), None, TIME_LIMITS, Sandbox())
+    assert found.points == points, [verdict.error for verdict in found.marks]
+
+
 @pytest.mark.parametrize(("ends", "passes"), [(1, True), (2, False)])
 def test_process_lost_before_its_measurement_is_replaced_once(
     server: ForkServer, contract: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, ends: int, passes: bool

@@ -3,8 +3,8 @@
 A frame is ``u32 header length | u32 buffers | u8 shared | u64 length of each buffer | header | buffers``. Where they
 are shared, the buffers follow each other, each at a multiple of 64 bytes, in a sealed memfd that travels beside the
 frame: the receiver maps it privately, so only pages that it writes to are copied, and the sender cannot change them.
-A process whose memory is measured and a rank may make no such file, and send all buffers through the socket. A rank
-gets none either, because the file's number tells how many the machine has made.
+A process whose memory is measured and a rank may make no such file, and send all buffers through the socket. They get
+none either: no tracer counts the mapping of one, and a file's number tells how many the machine has made.
 
 Reference: https://github.com/msgpack/msgpack/blob/master/spec.md; man 2 memfd_create; man 2 fcntl (file sealing).
 """

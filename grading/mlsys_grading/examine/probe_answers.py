@@ -72,7 +72,7 @@ class ProbeAnswers:
         """Start another student's process; return its session and its resident bytes."""
         student, resident_bytes, number = self._link.start_another(whole, alone)
         session = Session(
-            Wire(student, shares=alone),
+            Wire(student, shares=False),
             self._records,
             contract,
             self._call_seconds,
