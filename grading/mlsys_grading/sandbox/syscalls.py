@@ -120,7 +120,7 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "vmsplice": (278, 75),
 }
 _NEWEST = 469  # file_setattr, of Linux 6.17
-_PRCTL = (157, 167)
+_PRCTL, _SET_MEMORY_MERGE = (157, 167), 67  # as MADV_MERGEABLE, of all pages
 _CLONE, _SOCKET, _SOCKETPAIR, _SET_AFFINITY = (56, 220), (41, 198), (53, 199), (203, 122)
 # clone3 takes its flags through memory, where no filter can look; the C library falls back to clone. A pidfd's inode is
 # the number of all processes that the machine has started; Python falls back to waits without one.
@@ -141,7 +141,7 @@ _GET_OPTION, _NUMBERED, _PASS_PIDFD = (55, 209), (57, 71, 77), 76
 # ioctl: what a file system has in memory of a file, and its flags (ext4, XFS, btrfs), and the entropy of all
 _IOCTL, _OF_FILES = (16, 29), (0x66, 0x58, 0x94, 0x52)
 _HUGE, _HUGE_FILE = 0x40000, 4  # MAP_HUGETLB, MFD_HUGETLB: all take them from one pool
-_NO_WAIT = 8  # RWF_NOWAIT, which tells whether a page is in memory
+_OF_CACHE = 8 | 0x80  # RWF_NOWAIT tells whether a page is in memory, RWF_DONTCACHE leaves it as it was
 _SET_LIMIT, _CHANGE_LIMIT = (160, 164), (302, 261)  # setrlimit, prlimit64
 _CPU_SECONDS = 0  # RLIMIT_CPU
 _NEW_ANYTHING = (
@@ -198,7 +198,8 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
     unwanted = _NEW_ANYTHING | _NEW_PIDFD
     code += _check(_CLONE[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 0, 1, unwanted), refuse)
     # A process that is not dumpable hides its memory from the watcher, too.
-    code += _check(_PRCTL[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, 1, kernel.SET_DUMPABLE), refuse)
+    options = _one_of((kernel.SET_DUMPABLE, _SET_MEMORY_MERGE), refuse)
+    code += _check(_PRCTL[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), *options)
     code += _check(
         _PRCTL[column],
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
@@ -240,7 +241,7 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
         *_one_of(_NUMBERED, unknown),
     )
     unsupported = (_RETURN, 0, 0, _REFUSE | errno.EOPNOTSUPP)
-    code += _check(_PREADV2[column], (_LOAD, 0, 0, _SIXTH_ARGUMENT), (_ANY_BIT, 0, 1, _NO_WAIT), unsupported)
+    code += _check(_PREADV2[column], (_LOAD, 0, 0, _SIXTH_ARGUMENT), (_ANY_BIT, 0, 1, _OF_CACHE), unsupported)
     # A process over its CPU limit is killed by the kernel, which would look like a kill from outside.
     code += _check(_SET_LIMIT[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, 1, _CPU_SECONDS), refuse)
     code += _check(
