@@ -12,9 +12,10 @@
   the examiner is the network: what was not sent cannot arrive. Bytes without content count as bytes. Locks and watches
   of files that all can read carry no information, nor do counts of the machine (``sandbox``).
   Ranks are different users, for whom the kernel counts apart, and neither wait on shared memory nor wake anyone there.
-  They have no network and see no process in /proc, whose files tell which pages of libraries others have mapped.
-  A forgery could still pass bits through what the kernel shares between all processes: the numbers of new pipes, the
-  machine's load, and on two cores the order in which ranks run.
+  They make no pipe, socket or memfd, whose numbers count on all the machine.
+  A forgery could still pass bits through what a clock shows of the kernel's caches: the first read of a page of the
+  system's files takes longer than the next (460 bit/s measured), and so does the first look for a name (100 bit/s);
+  and through the load of a processor (18 bit/s on one, under 1 where the kernel places the ranks).
 - Peak memory of a call: ``peak``, from 28 MiB beyond the bound (``checks.expect_peak`` allows 16, ballast may hide 12
   more). The measured process can start no other process or program and can make no file, pipe, socket or shared page
   (``sandbox.syscalls``): all that it keeps is in its resident set. A test of a smaller difference would rest on a
