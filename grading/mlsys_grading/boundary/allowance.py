@@ -48,10 +48,10 @@ class Allowance:
         self._begun: tuple[float, ...] | None = None
         self._granted = 0.0
 
-    def begin(self) -> None:
-        """Read the tree's waiting time now; only time that it waits after this call is given back."""
+    def begin(self, standing: tuple[float, ...] | None = None) -> None:
+        """Read the tree's waiting time now, or take a reading; only time that it waits after that is given back."""
         if self._standing and self._begun is None:
-            self._begun = self._standing()
+            self._begun = standing or self._standing()
 
     def extend(self) -> bool:
         """Return True if time was added. Raises StarvedError for a process that was given almost no processor time."""

@@ -21,6 +21,7 @@ from mlsys_grading.boundary.errors import BoundaryError
 from mlsys_grading.processes import waited_seconds
 
 _SOON_SECONDS = 0.02
+_RECENT_SECONDS, _RECENT_SHARE = 0.1, 0.02  # a reading so old, at most, also of the limit, stands for one of now
 
 
 class CellTimeoutError(BoundaryError):
@@ -50,6 +51,7 @@ class GraderLink:
         self._control = control
         self._others = 0
         self._exchanging = threading.Lock()
+        self._read: tuple[float, tuple[float, float, float]] | None = None
 
     def say(self, message: dict[str, Any]) -> None:
         """Send a message that needs no answer."""
@@ -65,6 +67,7 @@ class GraderLink:
 
     def restart(self, left_out: int | None) -> socket.socket | None:
         """Request a new student's process without the cell at this place; return None if none can be started."""
+        self._read = None
         self.say({"restart": {"left_out": left_out}})
         _, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
         return socket.socket(fileno=descriptors[0]) if descriptors else None
@@ -94,6 +97,7 @@ class GraderLink:
             whole: it runs the submission's own cells whole, not only what they define.
             alone: it may not have children.
         """
+        self._read = None
         with time_standing_still(), self._exchange({"another": {"whole": whole, "alone": alone}}):
             answer, descriptors, _, _ = socket.recv_fds(self._control, 8, 1)
             self._others += 1
@@ -118,7 +122,7 @@ class GraderLink:
     def deadline(self, seconds: float) -> Iterator[None]:
         """Raise CellTimeoutError in the block after ``seconds``, not counting waits for a processor."""
         allowance = Allowance(seconds, self._standing_of_both)
-        allowance.begin()
+        allowance.begin(self._recent_standing(min(_RECENT_SECONDS, _RECENT_SHARE * seconds)))
 
         def stop(*_: object) -> None:
             if self._exchanging.locked():  # the answer to a question of ours would be taken for that to another
@@ -135,6 +139,13 @@ class GraderLink:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, previous)
+
+    def _recent_standing(self, oldest_seconds: float) -> tuple[float, float, float]:
+        """Return the last reading of both processes' times, or a new one: most cells are shorter than a reading."""
+        if self._read is None or time.monotonic() - self._read[0] > oldest_seconds:
+            before = time.monotonic()
+            self._read = before, self._standing_of_both()
+        return self._read[1]
 
     def _standing_of_both(self) -> tuple[float, float, float]:
         """Add this process's times to the student's: one of the two always runs, or would."""

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import inf
 from typing import Any
 
 from mlsys_grading.examine.crowding import Crowding
@@ -27,6 +28,7 @@ from mlsys_grading.sandbox.watch import tree
 from mlsys_grading.time_limits import TimeLimits
 
 _GRACE_SECONDS = 10.0
+_READ_SECONDS = 1.0
 _USERS = 200_000  # more than all first processes of submissions have, see ``Sandbox.user``
 _BY_A_CELL = ("memory", "processes", "busy")
 
@@ -206,11 +208,12 @@ class _Examination:
         limits = self._time_limits
         silence_seconds = 2 * limits.cell_seconds + limits.call_seconds + _GRACE_SECONDS
         control.settimeout(silence_seconds)
-        used_before = 0.0
+        used_before, read_at = 0.0, -inf
         with control.makefile("r", encoding="utf-8") as lines:
             try:
                 for line in lines:
-                    used_before = used_seconds(examiner.pid)
+                    if time.monotonic() > read_at + _READ_SECONDS:  # far less than a silence
+                        used_before, read_at = used_seconds(examiner.pid), time.monotonic()
                     for kind, told in json.loads(line).items():
                         getattr(self, f"_on_{kind}")(told, control)
                     if self._over is not None or self._trouble:

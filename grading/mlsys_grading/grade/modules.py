@@ -27,7 +27,7 @@ ALWAYS = (
 )
 # What a library imports only when it is first used, at a cost worth paying once.
 _LATE = {
-    "torch": ("torch.testing", "torch._dynamo"),
+    "torch": ("torch.testing", "torch._dynamo", "torch.profiler._cupti_monitor"),
     "triton": ("triton.language", "mlsys_grading.examine.triton_cells"),
     "plotly": ("plotly.graph_objects",),
     "mlsys_labkit.ranks": ("mlsys_grading.counters.rank", "mlsys_grading.counters.relay"),
@@ -42,8 +42,8 @@ def modules_of(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
     Example:
         >>> cell = {"cell_type": "code", "source": "import mlsys_labkit as lk\\nlk.roofline\\nimport torch.nn"}
-        >>> [name for name in modules_of([cell]) if name not in ALWAYS]
-        ['mlsys_labkit', 'mlsys_labkit.roofline', 'torch', 'torch._dynamo', 'torch.nn', 'torch.testing']
+        >>> [name for name in modules_of([cell]) if name not in ALWAYS and "._" not in name]
+        ['mlsys_labkit', 'mlsys_labkit.roofline', 'torch', 'torch.nn', 'torch.testing']
     """
     found = set(ALWAYS)
     for cell in cells:

@@ -28,9 +28,10 @@ from IPython.core.formatters import DisplayFormatter
 from IPython.core.profiledir import ProfileDir
 from jupyter_client.session import Session
 from tornado.ioloop import IOLoop
-from traitlets import Type, default, observe
+from traitlets import Instance, Type, default, observe
 from traitlets.config import Config
 
+from mlsys_grading.kernel.transformers import QuickTransformers, may_await
 from mlsys_grading.processes import thread_variables
 
 _INLINE = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
@@ -100,6 +101,7 @@ class ZMQInteractiveShell(zmqshell.ZMQInteractiveShell):
     """
 
     displayhook_class = Type(ZMQShellDisplayHook)
+    input_transformer_manager = Instance(QuickTransformers, ())
 
     def __init__(self, **kwargs: Any) -> None:
         self.taken: list[dict[str, Any]] = []
@@ -125,6 +127,12 @@ class ZMQInteractiveShell(zmqshell.ZMQInteractiveShell):
         text: str = super().transform_cell(raw_cell)
         self._transformed = (raw_cell, text)
         return text
+
+    def should_run_async(self, raw_cell: str, *, transformed_cell: str | None = None, **given: Any) -> bool:
+        """Return whether a cell awaits. IPython compiles each cell twice to find that out."""
+        if transformed_cell is not None and not may_await(transformed_cell):
+            return False
+        return bool(super().should_run_async(raw_cell, transformed_cell=transformed_cell, **given))
 
     def showtraceback(self, exc_tuple: Any = None, *_: Any, **__: Any) -> None:
         """Keep the error only: no one reads the traceback, and making it is the largest cost of a failing cell."""
