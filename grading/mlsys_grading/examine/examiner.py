@@ -90,7 +90,8 @@ class Examiner:
                 return
             if cell.kind == "test":
                 self._link.say({"verdict": verdict})
-        self._link.say({"over": {"contract": self._contract.to_plain(), "restarts": self._restarts}})
+        over = {"contract": self._contract.to_plain(), "restarts": self._restarts, "answers": not self._session.dead}
+        self._link.say({"over": over})
 
     def _judge(self, cell: ExaminerCell) -> dict[str, Any]:
         """Run a cell and describe its outcome.

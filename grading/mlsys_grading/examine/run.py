@@ -17,6 +17,7 @@ from math import inf
 from typing import Any
 
 from mlsys_grading.examine.crowding import Crowding
+from mlsys_grading.examine.pairs import STUDENT, Pairs
 from mlsys_grading.examine.plan import HUNG_TWICE, ExaminerCell, SubmissionPlan, bound_names
 from mlsys_grading.fork_server.client import Ended, Forked, ForkServer
 from mlsys_grading.fork_server.request import ForkRequest
@@ -29,7 +30,7 @@ from mlsys_grading.time_limits import TimeLimits
 
 _GRACE_SECONDS = 10.0
 _READ_SECONDS = 1.0
-_USERS = 200_000  # more than all first processes of submissions have, see ``Sandbox.user``
+_USERS = 400_000  # more than all first processes of submissions have, see ``Sandbox.user``
 _BY_A_CELL = ("memory", "processes", "busy")
 
 
@@ -63,6 +64,7 @@ def examine_submission(
     contract: Mapping[str, list[str]] | None = None,
     time_limits: TimeLimits | None = None,
     sandbox: Sandbox | None = None,
+    pairs: Pairs | None = None,
 ) -> Examined:
     """Examine one submission.
 
@@ -71,8 +73,14 @@ def examine_submission(
         plan: of the submission.
         contract: of the reference solution; None for the reference solution itself.
         sandbox: for the student's process; the examiner gets one like it, and the user after it. None: no sandbox.
+        pairs: of the server, which may have made the two processes ahead.
     """
-    return _Examination(server, plan, contract, time_limits or TimeLimits(), sandbox).run()
+    own = pairs or Pairs(server)
+    try:
+        return _Examination(server, plan, contract, time_limits or TimeLimits(), sandbox, own).run()
+    finally:
+        if pairs is None:
+            own.close()
 
 
 class _Examination:
@@ -83,9 +91,10 @@ class _Examination:
         contract: Mapping[str, list[str]] | None,
         time_limits: TimeLimits,
         sandbox: Sandbox | None,
+        pairs: Pairs,
     ) -> None:
         self._server, self._plan, self._contract = server, plan, contract
-        self._time_limits, self._sandbox = time_limits, sandbox
+        self._time_limits, self._given_sandbox, self._pairs = time_limits, sandbox, pairs
         self._told: dict[str, dict[str, Any]] = {}
         self._failed: dict[str, str] = {}
         self._over: dict[str, Any] | None = None
@@ -115,29 +124,26 @@ class _Examination:
     def _examine(self) -> str:
         """Run one examiner to its end; return the machine's trouble, if that ended it, else ""."""
         cells = tuple(cell for cell in self._plan.examiner if cell.name not in self._left_out)
-        control, theirs = socket.socketpair()
         job = {
             "plan": replace(self._plan, examiner=cells).to_plain(),
             "contract": None if self._contract is None else dict(self._contract),
             "cell_seconds": self._time_limits.cell_seconds,
             "call_seconds": self._time_limits.call_seconds,
         }
-        sandbox = replace(self._sandbox, user=self._sandbox.user + 1) if self._sandbox else None
-        request = ForkRequest("mlsys_grading.examine.examiner:examine", job, sandbox, self._time_limits.wall_seconds)
         self._begun, self._started_others = "", 0
         self._cells = [(cell.position, cell.name, cell.source) for cell in self._plan.student]
+        terms = self._given_sandbox, self._time_limits.wall_seconds
+        pair = self._pairs.take(*terms)
+        self._sandbox, self._student, self._examiner = pair.sandbox, pair.student, pair.examiner
         try:
-            student, link = self._start_student()
-            with self._server.begin(request, [link, theirs]) as examiner, control:
-                for each in (student, examiner):  # both start at the same time
-                    each.wait_until_there()
-                why = self._listen(control, examiner)
-                if self._over is not None:
-                    self._abandon_students()  # so that all end at the same time
+            with pair.control:
+                pair.start(self._student_job(self._cells), job)
+                self._pairs.prepare(*terms)
+                why = self._listen(pair.control, pair.examiner)
                 is_over = why or self._trouble or self._over is not None
-                ended = Ended(-1, why) if is_over else examiner.wait()
+                ended = Ended(-1, why) if is_over else pair.examiner.wait()
         finally:
-            self._end_students()
+            self._end_all()
         if self._trouble or self._over is not None:
             return self._trouble
         # A kill from outside, or no processor time on an overloaded machine, is not caused by the student.
@@ -157,6 +163,19 @@ class _Examination:
         waited, wall = self._crowding.denied_seconds if self._crowding else 0.0, self._time_limits.wall_seconds
         return f"the machine is too busy: of {wall:g} s it waited {waited:.3g} s" if waited > wall / 2 else ""
 
+    def _end_all(self) -> None:
+        """End all processes. Where the student's answered to the end, what they do from now on changes no mark."""
+        everyone = [each for each in (self._student, self._examiner, *self._others.values()) if each]
+        if self._over is not None and self._over["answers"] and not self._trouble:
+            for each in everyone:
+                self._pairs.end_later(each)
+            self._student, self._others = None, {}
+            return
+        for each in everyone:
+            each.abandon()  # so that all end at the same time
+        self._end_students()
+        self._examiner.end()
+
     def _abandon_students(self) -> None:
         for each in (self._student, *self._others.values()):
             if each:
@@ -175,33 +194,40 @@ class _Examination:
 
     def _start_student(self) -> tuple[Forked, socket.socket]:
         self._end_students()
-        self._student, link = self._fork_student(self._cells)
+        self._student, link = self._fork_student(self._student_job(self._cells), self._sandbox)
         return self._student, link
 
-    def _fork_student(
-        self, cells: list[tuple[int, str, str]], whole: bool = True, alone: bool = False, number: int = 0
-    ) -> tuple[Forked, socket.socket]:
+    def _fork_student(self, job: dict[str, Any], sandbox: Sandbox | None) -> tuple[Forked, socket.socket]:
         theirs, link = socket.socketpair()
+        request = ForkRequest(STUDENT, job, sandbox, self._time_limits.wall_seconds)
+        return self._server.begin(request, [theirs]), link
+
+    def _another_sandbox(self, alone: bool, number: int) -> Sandbox | None:
+        """Return the sandbox of a further process, which is the ``number``th."""
+        if self._sandbox is None:
+            return None
+        # The kernel counts pipes, files in flight and processes for each user.
+        sandbox = replace(self._sandbox, user=self._sandbox.user + number * _USERS)
+        if alone:  # memory of children, or files in memory, would not count as its own
+            sandbox = replace(sandbox, limits=replace(sandbox.limits, children=1, scratch_bytes=1 << 20))
+        return sandbox
+
+    def _student_job(
+        self, cells: list[tuple[int, str, str]], whole: bool = True, alone: bool = False, number: int = 0
+    ) -> dict[str, Any]:
         locked, solutions = (
             tuple(cell.source for cell in self._plan.examiner if cell.kind == kind) for kind in ("locked", "solution")
         )
-        sandbox = self._sandbox
-        if sandbox and number:  # the kernel counts pipes, files in flight and processes for each user
-            sandbox = replace(sandbox, user=sandbox.user + number * _USERS)
-        if sandbox and alone:  # memory of children, or files in memory, would not count as its own
-            sandbox = replace(sandbox, limits=replace(sandbox.limits, children=1, scratch_bytes=1 << 20))
         answers = None if whole else [cell.name for cell in self._plan.examiner]
-        job = {
+        return {
             "cells": [(at, name, source if self._hung.get(name, 0) < HUNG_TWICE else "") for at, name, source in cells],
             "defined": [*self._hung, *(() if whole else self._slow)],
             "records": _class_names(locked, ast.ClassDef | ast.Assign),
             "live": _class_names(solutions, ast.ClassDef),
             "whole": answers,
-            "witnessed": alone and sandbox is not None,
-            "apart": number > 0 and sandbox is not None,
+            "witnessed": alone and self._sandbox is not None,
+            "apart": number > 0 and self._sandbox is not None,
         }
-        request = ForkRequest("mlsys_grading.boundary.student:serve", job, sandbox, self._time_limits.wall_seconds)
-        return self._server.begin(request, [theirs]), link
 
     def _listen(self, control: socket.socket, examiner: Forked) -> str:
         """Carry out the examiner's requests until it ends; returns "busy" or "stalled" when it hangs."""
@@ -253,8 +279,10 @@ class _Examination:
     def _on_another(self, told: dict[str, Any], control: socket.socket) -> None:
         """Start another process that runs the student's cells, for a rank or a measured call: it shares no memory."""
         self._started_others += 1
-        other, link = self._fork_student(self._cells, told["whole"], told["alone"], self._started_others)
-        self._others[self._started_others] = other
+        number, alone = self._started_others, told["alone"]
+        job = self._student_job(self._cells, told["whole"], alone, number)
+        other, link = self._fork_student(job, self._another_sandbox(alone, number))
+        self._others[number] = other
         socket.send_fds(control, [other.peak_bytes().to_bytes(8, "little")], [link.fileno()])
         link.close()
 

@@ -60,14 +60,14 @@ class Forked:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._lines = connection.makefile("r", encoding="utf-8")
+        self._unread = b""
         self._pid = 0
 
     def wait_until_there(self) -> Forked:
         """Wait until the process has started. Raises ForkServerError when it cannot be made."""
         if not self._pid:
             try:
-                word, _, number = self._lines.readline().partition(" ")
+                word, _, number = self._line().partition(" ")
             except OSError:  # a server that was killed resets its connections
                 word = ""
             if word != "pid":
@@ -89,7 +89,7 @@ class Forked:
     def wait(self) -> Ended:
         """Wait for the end of the process."""
         try:
-            words = self._lines.readline().split() if self.pid else []
+            words = self._line().split() if self.pid else []
         except (ForkServerError, OSError):  # a server that was killed resets its connections
             words = []
         return Ended(int(words[1]), " ".join(words[2:])) if words else Ended(-1, "lost")
@@ -115,8 +115,28 @@ class Forked:
         self.abandon()
         with contextlib.suppress(OSError, ValueError):  # the connection is closed already
             self.wait()
-        self._lines.close()
         self._connection.close()
+
+    def has_ended(self) -> bool:
+        """Return True if the process has ended, or its keeper; waits until it has started."""
+        try:
+            return bool(self.pid and (self._unread or select.select([self._connection], [], [], 0)[0]))
+        except ForkServerError:
+            return True
+
+    def restart_clock(self) -> None:
+        """Let the process's ``wall_seconds`` begin now, because it has done nothing but wait."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._connection.sendall(b".")
+
+    def _line(self) -> str:
+        while b"\n" not in self._unread:
+            part = self._connection.recv(256)
+            if not part:
+                return ""
+            self._unread += part
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode()
 
     def __enter__(self) -> Forked:
         return self

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from functools import cache
 
 from mlsys_grading.examine.files_beside import with_files
+from mlsys_grading.examine.pairs import USERS_OF_PAIRS, Pairs
 from mlsys_grading.examine.plan import SubmissionPlan, make_plan
 from mlsys_grading.examine.run import Examined, examine_submission
 from mlsys_grading.fork_server.client import ForkServer, ForkServerError
@@ -82,12 +83,15 @@ class GradingWorker:
         if bounds.sandbox and (reason := _refusal()):
             raise ForkServerError(f"this machine allows no sandbox: {reason}")
         server = self._server(job.modules)
-        # Two user ids per server, so that every sandbox on this machine has its own.
-        user = _FIRST_USER + 2 * (server.pid % 100_000)
+        # User ids of each server's own, so that every sandbox on this machine has its own.
+        user = _FIRST_USER + USERS_OF_PAIRS * (server.pid % 100_000)
         sandbox = _sandbox(bounds, job.modules, user) if bounds.sandbox else None
         with self._gpu(bounds) as gpu, _bounded(server, 2 * bounds.time_limits.wall_seconds + _GRACE_SECONDS):
             sandbox = gpu.shown_in(sandbox) if gpu and sandbox else sandbox
-            return examine_submission(server, plan, job.contract, bounds.time_limits, sandbox)
+            # Beside a cell that is timed, nothing else may run; a GPU is not known before it is leased.
+            ahead = sandbox is not None and not (bounds.timing or bounds.gpu)
+            pairs = self._mine.pairs if ahead else None
+            return examine_submission(server, plan, job.contract, bounds.time_limits, sandbox, pairs)
 
     @contextlib.contextmanager
     def _gpu(self, bounds: Bounds) -> Iterator[GpuDevice | None]:
@@ -116,7 +120,7 @@ class GradingWorker:
                 self._servers[known] = modules
                 for unused in self._originals.keys() - set(self._servers.values()):  # its lab is done
                     self._originals.pop(unused).close()
-            self._mine.server, self._mine.modules = known, modules
+            self._mine.server, self._mine.modules, self._mine.pairs = known, modules, Pairs(known, ahead=True)
         if self._is_closed:
             self.close()  # also ends servers that were started meanwhile
             raise ForkServerError("grading has been stopped")
@@ -128,6 +132,7 @@ class GradingWorker:
             self._mine.server = None
             self._servers.pop(server, None)
             server.close()
+            self._mine.pairs.close()
 
 
 _here = GradingWorker()

@@ -51,7 +51,7 @@ class Sandbox:
     limits: SandboxLimits = field(default_factory=SandboxLimits)
     readable: tuple[str, ...] = field(default_factory=readable_paths)
     devices: tuple[str, ...] = ()
-    user: int = field(default_factory=lambda: 200_000 + 2 * (os.getpid() % 100_000))
+    user: int = field(default_factory=lambda: 200_000 + 4 * (os.getpid() % 100_000))
     environment: dict[str, str] = field(default_factory=dict)
     cpus: tuple[int, ...] = ()
 

@@ -1,0 +1,41 @@
+"""A confined process that waits for its work: it is made before the work is known, and does one piece of it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import socket
+import struct
+from typing import Any
+
+from mlsys_grading.fork_server.request import ForkRequest
+from mlsys_grading.sandbox.confine import Sandbox
+
+_LENGTH = struct.Struct("<Q")
+
+
+def waiting_request(function: str, sandbox: Sandbox | None, wall_seconds: float) -> ForkRequest:
+    """Build the request for a process that waits for the ``job`` of ``function``, on the first of its sockets."""
+    return ForkRequest("mlsys_grading.fork_server.waiting:serve", {"function": function}, sandbox, wall_seconds)
+
+
+def send_job(orders: socket.socket, job: dict[str, Any]) -> None:
+    """Send a waiting process its job. Raises OSError if the process has ended."""
+    data = json.dumps(job).encode()
+    orders.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def serve(job: dict[str, Any], sockets: list[socket.socket]) -> None:
+    """Wait in a fork for the job of the function that ``job`` names, and run it; end if the other side hangs up."""
+    orders, *others = sockets
+    with orders, orders.makefile("rb") as stream:
+        head = stream.read(_LENGTH.size)
+        data = stream.read(*_LENGTH.unpack(head)) if len(head) == _LENGTH.size else b""
+    if data:
+        run_function(job["function"], json.loads(data), others)
+
+
+def run_function(path: str, job: dict[str, Any], sockets: list[socket.socket]) -> None:
+    """Call ``name(job, sockets)`` for a path "package.module:name"."""
+    module, _, name = path.partition(":")
+    getattr(importlib.import_module(module), name)(job, sockets)

@@ -1,0 +1,143 @@
+"""Tests that a pair of processes made ahead serves one submission, and is replaced where it is of no use."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from mlsys_grading.examine.pairs import Pairs
+from mlsys_grading.examine.plan import make_plan
+from mlsys_grading.examine.run import Examined, examine_submission
+from mlsys_grading.fork_server.client import ForkServer
+from mlsys_grading.fork_server.request import ForkRequest
+from mlsys_grading.fork_server.server import _Oversight
+from mlsys_grading.sandbox.confine import Sandbox, refusal
+from mlsys_grading.time_limits import TimeLimits
+from tests.grading.gradebook_helpers import answered, graded, notebook, solution
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="a sandbox takes Linux's namespaces"),
+    pytest.mark.xdist_group("sandbox"),
+]
+SOURCE = notebook(
+    solution("leave", "return 0"), graded("leave_test", "assert leave() == 0", 3), solution("left", "return 1")
+)
+LEAVES = """
+import sys, tempfile, torch
+def leave():
+    seen = hasattr(torch, "left_behind")
+    torch.left_behind = sys.left_behind = True
+    return int(seen)
+"""
+TIME_LIMITS = TimeLimits(10, 20, 100)
+TERMS = Sandbox(user=300_000), TIME_LIMITS.wall_seconds
+
+
+@pytest.fixture(scope="module")
+def server(fork_server: Callable[[Sequence[str]], ForkServer]) -> Iterator[ForkServer]:
+    if reason := refusal():
+        pytest.skip(f"this machine allows no sandbox: {reason}")
+    with fork_server([]) as made:
+        yield made
+
+
+@pytest.fixture
+def pairs(server: ForkServer) -> Iterator[Pairs]:
+    made = Pairs(server, ahead=True)
+    yield made
+    made.close()
+
+
+def examine(server: ForkServer, pairs: Pairs) -> Examined:
+    plan = make_plan(SOURCE["cells"], answered({"leave": LEAVES}, SOURCE)["cells"])
+    return examine_submission(server, plan, {}, TIME_LIMITS, TERMS[0], pairs)
+
+
+def waiting(pairs: Pairs) -> list[int]:
+    """Return the pids of the pair that waits."""
+    assert pairs._waiting is not None
+    return [pairs._waiting.student.pid, pairs._waiting.examiner.pid]
+
+
+def test_a_pair_made_ahead_examines_one_submission(server: ForkServer, pairs: Pairs) -> None:
+    seen: list[list[int]] = []
+    for _ in range(3):
+        assert examine(server, pairs).points == 3
+        seen.append(waiting(pairs))
+    assert len({pid for each in seen for pid in each}) == 6
+    pairs.prepare(*TERMS)  # nothing new, since one waits
+    assert waiting(pairs) == seen[-1]
+    assert not any(map(psutil.pid_exists, seen[0]))  # it examined the second, and ended before the third's was made
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["student", "examiner"])
+def test_a_waiting_pair_of_which_one_has_died_is_replaced(server: ForkServer, pairs: Pairs, which: int) -> None:
+    pairs.prepare(*TERMS)
+    dead = waiting(pairs)
+    handle = os.pidfd_open(dead[which])
+    os.kill(dead[which], signal.SIGKILL)
+    select.select([handle], [], [])
+    os.close(handle)
+    examined = examine(server, pairs)
+    assert (examined.points, examined.trouble, examined.restarts) == (3, "", 0)
+    assert not set(waiting(pairs)) & set(dead)
+
+
+@pytest.mark.parametrize("terms", [(replace(TERMS[0], cpus=(0,)), TERMS[1]), (TERMS[0], 7.0)], ids=["sandbox", "time"])
+def test_a_pair_made_for_other_terms_is_not_used(pairs: Pairs, terms: tuple[Sandbox, float]) -> None:
+    pairs.prepare(*TERMS)
+    pids = waiting(pairs)
+    pair = pairs.take(*terms)
+    assert not {pair.student.pid, pair.examiner.pid} & set(pids)
+    assert not any(map(psutil.pid_exists, pids))
+    pair.end()
+
+
+def test_sandboxes_that_are_there_together_have_users_of_their_own(pairs: Pairs) -> None:
+    at_work = pairs.take(*TERMS)
+    pairs.prepare(*TERMS)
+    pids = [at_work.student.pid, at_work.examiner.pid, *waiting(pairs)]
+    assert len({psutil.Process(pid).uids().real for pid in pids}) == (4 if os.geteuid() == 0 else 1)
+    at_work.end()
+
+
+def test_a_process_that_ends_later_is_gone_before_its_user_is_used_again(pairs: Pairs) -> None:
+    at_work = pairs.take(*TERMS)
+    pids = [at_work.student.pid, at_work.examiner.pid]
+    pairs.end_later(at_work.student)
+    pairs.end_later(at_work.examiner)
+    pairs.prepare(*TERMS)
+    assert not any(map(psutil.pid_exists, pids))
+    at_work.end()
+
+
+def test_pairs_that_do_not_work_ahead_make_none(server: ForkServer) -> None:
+    pairs = Pairs(server)
+    assert examine(server, pairs).points == 3
+    assert pairs._waiting is None
+    pairs.close()
+
+
+def test_a_process_that_waited_has_its_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is the test's own: 50 s of waiting and 50 s of work are within 60 s, 70 s of work are not."""
+    mine, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+    now = iter([0.0, 50.0, 50.0, 100.0, 120.0])
+    monkeypatch.setattr("mlsys_grading.fork_server.server.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("mlsys_grading.fork_server.server._LOOK_SECONDS", 0.001)
+    mine.sendall(b".")
+    _Oversight(theirs, ForkRequest("os:_exit", {}, None, wall_seconds=60), frozenset()).oversee(pid, None)
+    theirs.close()
+    assert mine.makefile().read().splitlines() == [f"pid {pid}", "ended -9 wall"]
+    assert next(now, None) is None
+    mine.close()
