@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -88,7 +88,9 @@ class GradingJob:
         return cls(name, lab, student, plain, sent, contract, modules, bounds, *files)
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        """Write all fields, without the copy of every cell that ``asdict`` makes."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        return json.dumps(plain | {"bounds": asdict(self.bounds)})
 
     @classmethod
     def from_json(cls, text: str) -> GradingJob:

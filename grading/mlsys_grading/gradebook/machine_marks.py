@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Protocol
 
 from nbgrader.api import Comment, Grade, Student, SubmittedAssignment, SubmittedNotebook
 from sqlalchemy import ColumnElement, or_, select
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects.sqlite import Insert, insert
 from sqlalchemy.engine import Connection
 
 from mlsys_grading.gradebook.cells import CellRows
@@ -100,18 +101,23 @@ def _scores_by_machine(connection: Connection, rows: CellRows, notebook: str) ->
 def _write_grades(
     connection: Connection, rows: CellRows, notebook: str, scores: Mapping[str, float | None], look_again: bool
 ) -> None:
-    new = insert(_GRADE)
-    changed: dict[str, ColumnElement[Any]] = {"auto_score": new.excluded.auto_score}
-    if look_again:
-        changed["needs_manual_grade"] = or_(new.excluded.auto_score.is_(None), _GRADE.c.manual_score.is_not(None))
     cells = {name: {"cell_id": cell, "notebook_id": notebook} for name, cell in rows.graded.items()}
     graded = [
         cells[name] | {"auto_score": score, "needs_manual_grade": score is None} for name, score in scores.items()
     ]
     if graded:  # an empty list would be one row of defaults
-        connection.execute(new.on_conflict_do_update(index_elements=_OF_CELL, set_=changed), graded)
+        connection.execute(_new_grades(look_again), graded)
     if tasks := [cells[name] | {"needs_manual_grade": True} for name in rows.tasks]:
         connection.execute(insert(_GRADE).on_conflict_do_nothing(), tasks)
+
+
+@cache
+def _new_grades(look_again: bool) -> Insert:
+    new = insert(_GRADE)
+    changed: dict[str, ColumnElement[Any]] = {"auto_score": new.excluded.auto_score}
+    if look_again:
+        changed["needs_manual_grade"] = or_(new.excluded.auto_score.is_(None), _GRADE.c.manual_score.is_not(None))
+    return new.on_conflict_do_update(index_elements=_OF_CELL, set_=changed)
 
 
 def _write_comments(connection: Connection, rows: CellRows, notebook: str, submission: Sequence[SubmittedCell]) -> None:
