@@ -127,16 +127,16 @@ def test_pairs_that_do_not_work_ahead_make_none(server: ForkServer) -> None:
 
 
 def test_a_process_that_waited_has_its_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock is the test's own: 50 s of waiting and 50 s of work are within 60 s, 70 s of work are not."""
+    """The clock is the test's own: 70 s of waiting and 50 s of work are no more than 60 s, 70 s of work are."""
     mine, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
         signal.pause()
-    now = iter([0.0, 50.0, 50.0, 100.0, 120.0])
+    now = iter([0.0, 70.0, 70.0, 120.0, 140.0])
     monkeypatch.setattr("mlsys_grading.fork_server.server.time.monotonic", lambda: next(now))
     monkeypatch.setattr("mlsys_grading.fork_server.server._LOOK_SECONDS", 0.001)
     mine.sendall(b".")
-    _Oversight(theirs, ForkRequest("os:_exit", {}, None, wall_seconds=60), frozenset()).oversee(pid, None)
+    _Oversight(theirs, ForkRequest("os:_exit", {}, None, 60, waits=True), frozenset()).oversee(pid, None)
     theirs.close()
     assert mine.makefile().read().splitlines() == [f"pid {pid}", "ended -9 wall"]
     assert next(now, None) is None

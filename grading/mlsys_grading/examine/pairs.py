@@ -48,7 +48,7 @@ class Pair:
     def start(self, of_student: Mapping[str, Any], of_examiner: Mapping[str, Any]) -> None:
         """Send both their jobs, and wait until they are there. Their time begins now."""
         for each in (self.student, self.examiner):
-            each.restart_clock()
+            each.let_begin()
         for orders, job in zip(self._orders, (of_student, of_examiner), strict=True):
             with contextlib.suppress(OSError):  # it has ended, which the examination notices
                 send_job(orders, dict(job))

@@ -124,8 +124,8 @@ class Forked:
         except ForkServerError:
             return True
 
-    def restart_clock(self) -> None:
-        """Let the process's ``wall_seconds`` begin now, because it has done nothing but wait."""
+    def let_begin(self) -> None:
+        """Let the time and the limits of a process that waits begin now. Call this before it gets its work."""
         with contextlib.suppress(OSError):  # it has ended
             self._connection.sendall(b".")
 

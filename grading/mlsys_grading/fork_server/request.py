@@ -22,12 +22,14 @@ class ForkRequest:
         job: plain data, handed to the function.
         sandbox: what the process may see and use; None runs it unconfined, for machines that allow no sandbox.
         wall_seconds: after that long the whole tree is killed.
+        waits: it runs only code of the graders' own until ``Forked.let_begin``; limits and time count from there.
     """
 
     function: str
     job: dict[str, Any]
     sandbox: Sandbox | None = field(default_factory=Sandbox)
     wall_seconds: float = 600.0
+    waits: bool = False
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self)).encode()

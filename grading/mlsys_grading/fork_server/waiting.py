@@ -16,7 +16,8 @@ _LENGTH = struct.Struct("<Q")
 
 def waiting_request(function: str, sandbox: Sandbox | None, wall_seconds: float) -> ForkRequest:
     """Build the request for a process that waits for the ``job`` of ``function``, on the first of its sockets."""
-    return ForkRequest("mlsys_grading.fork_server.waiting:serve", {"function": function}, sandbox, wall_seconds)
+    job = {"function": function}
+    return ForkRequest("mlsys_grading.fork_server.waiting:serve", job, sandbox, wall_seconds, waits=True)
 
 
 def send_job(orders: socket.socket, job: dict[str, Any]) -> None:
