@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from mlsys_grading.examine.grader_link import GraderLink
-from mlsys_grading.examine.pairs import Pair
+from mlsys_grading.examine.pairs import WaitingPair
 from mlsys_grading.examine.plan import make_plan
 from mlsys_grading.examine.run import Examined, examine_submission
 from mlsys_grading.fork_server.client import Forked, ForkServer
@@ -81,14 +81,14 @@ def jobs(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, 
             begun.append(request.job | {"user": request.sandbox.user if request.sandbox else 0})
         return honest(self, request, sockets)
 
-    waited = Pair.start
+    waited = WaitingPair.start
 
-    def start(self: Pair, of_student: dict[str, Any], of_examiner: dict[str, Any]) -> None:
+    def start(self: WaitingPair, of_student: dict[str, Any], of_examiner: dict[str, Any]) -> None:
         begun.append(of_student | {"user": self.sandbox.user if self.sandbox else 0})
         waited(self, of_student, of_examiner)
 
     monkeypatch.setattr(ForkServer, "begin", begin)
-    monkeypatch.setattr(Pair, "start", start)
+    monkeypatch.setattr(WaitingPair, "start", start)
     return begun
 
 

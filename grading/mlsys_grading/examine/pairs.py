@@ -21,7 +21,7 @@ USERS_OF_PAIRS = 4
 """User ids that ``Pairs`` use, from the sandbox's own on: two for each of the pairs that may be there at a time."""
 
 
-class Pair:
+class WaitingPair:
     """A student's process and an examiner, confined and connected to each other, that wait for their jobs.
 
     Attributes:
@@ -93,12 +93,12 @@ class Pairs:
 
     def __init__(self, server: ForkServer, ahead: bool = False) -> None:
         self._server, self._ahead = server, ahead
-        self._waiting: Pair | None = None
+        self._waiting: WaitingPair | None = None
         self._terms: tuple[Sandbox | None, float] | None = None
         self._ending: list[Forked] = []
         self._made = 0
 
-    def take(self, sandbox: Sandbox | None, wall_seconds: float) -> Pair:
+    def take(self, sandbox: Sandbox | None, wall_seconds: float) -> WaitingPair:
         """Return the pair that waits, if it has this sandbox and is alive, or else a new one. It is the caller's."""
         pair, self._waiting = self._waiting, None
         if pair is not None:
@@ -126,12 +126,12 @@ class Pairs:
             self._waiting = None
         self._finish_ending()
 
-    def _make(self, sandbox: Sandbox | None, wall_seconds: float) -> Pair:
+    def _make(self, sandbox: Sandbox | None, wall_seconds: float) -> WaitingPair:
         self._finish_ending()
         if sandbox is not None:
             sandbox = replace(sandbox, user=sandbox.user + self._made % USERS_OF_PAIRS)
         self._made += 2
-        return Pair(self._server, sandbox, wall_seconds)
+        return WaitingPair(self._server, sandbox, wall_seconds)
 
     def _finish_ending(self) -> None:
         while self._ending:
