@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,7 +14,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-import mlsys_labkit as lk
 from mlsys_labkit import lm, ranks
 from mlsys_labkit.memory import MemoryTrace
 from mlsys_labkit.planner import (
@@ -81,7 +81,7 @@ def one_thread() -> Iterator[None]:
 
 
 def live(step: Callable[[], None]) -> MemoryTrace:
-    """Run ``lk.trace_memory(step)`` without following numpy from line to line."""
+    """Run ``mlsys_labkit.trace_memory(step)`` without following numpy from line to line."""
     from mlsys_labkit.memory.torch_tracer import TorchTracer  # two seconds: it imports torch's compiler
 
     trace = MemoryTrace()
@@ -100,23 +100,20 @@ def live(step: Callable[[], None]) -> MemoryTrace:
 def test_the_peak_of_a_real_step(
     config: lm.Config, precision: Precision, batch: int, length: int, micro_batches: int
 ) -> None:
-    trace = live(trainer(config, precision, batch, length, micro_batches))
+    """Compare the peaks; the long bfloat16 steps, which take a CPU seconds, run on fake tensors of the same sizes."""
+    slow = precision is HALF and batch * length > 100
+    with FakeTensorMode() if slow else contextlib.nullcontext():
+        trace = live(trainer(config, precision, batch, length, micro_batches))
     sizes = {"micro_batch": batch, "global_batch": batch * micro_batches, "sequence": length}
     memory = planned(config, precision=precision, **sizes)
     assert memory.peak == pytest.approx(trace.peak_bytes, rel=0.01)  # the bar is 5 %
     held = trace.peak_by_category
     assert memory.parameters == held["parameters"]
     assert memory.optimizer == pytest.approx(held["optimizer"], rel=0.001)  # and a step count for each weight
-
-
-def test_the_categories_are_those_of_a_real_step() -> None:
-    """Compare the trace's categories with the planner's, one by one, where the peak is at the loss."""
-    trace = lk.trace_memory(trainer(DEEP, SINGLE, 4, 128, 2))
-    memory = planned(DEEP, precision=SINGLE, micro_batch=4, global_batch=8, sequence=128)
-    held = trace.peak_by_category
-    assert memory.activations == pytest.approx(held["activations"], rel=0.01)
-    assert memory.gradients == held["gradients"]
-    assert memory.buffers == pytest.approx(held["other"], rel=0.02)  # and the batch
+    if config is DEEP and precision is SINGLE and batch == 4:  # the peak is at the loss: compare the other categories
+        assert memory.activations == pytest.approx(held["activations"], rel=0.01)
+        assert memory.gradients == held["gradients"]
+        assert memory.buffers == pytest.approx(held["other"], rel=0.02)  # and the batch
 
 
 def test_the_peak_of_a_real_step_with_full_recomputation() -> None:
