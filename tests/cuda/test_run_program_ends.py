@@ -215,13 +215,17 @@ def test_nvcc_finds_the_headers_of_samples_behind_those_of_the_program(nvcc: Pat
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
-def test_nvcc_takes_every_header_of_samples(tmp_path: Path) -> None:
-    for path in sample_headers():
-        source = tmp_path / "one.cu"
-        source.write_text(f'#include "{path}"\nint main() {{}}')
-        command = ["nvcc", "-std=c++17", f"-I{path.parent}", "-c", "-o", "one.o", source]
-        built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert built.returncode == 0, f"{path.name}: {built.stderr[:500]}"
+@pytest.mark.parametrize("step", [1, -1], ids=["in order", "in reverse"])
+def test_nvcc_takes_every_header_of_samples(step: int, tmp_path: Path) -> None:
+    """Compile all in one file, in both orders: in one of them a header comes before another that it may need."""
+    headers = sample_headers()[::step]
+    source = tmp_path / "all.cu"
+    source.write_text("".join(f'#undef CHECK\n#include "{path}"\n' for path in headers) + "int main() {}")
+    folders = [f"-I{folder}" for folder in sorted({path.parent for path in headers})]
+    built = subprocess.run(
+        ["nvcc", "-std=c++17", *folders, "-c", "-o", "all.o", source], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr[:500]
 
 
 def test_a_limit_of_launches_is_kept_by_the_simulator(nvcc: Path) -> None:
