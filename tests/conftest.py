@@ -36,6 +36,8 @@ PLACES_FIXTURES = frozenset({"site", "jupyter_kernel", "nbgrader"})
 PLACES_WORDS = re.compile(
     rf"mark\.(?:places|browser)\b|xdist_group\(\"(?:{'|'.join(PLACES_GROUPS)})\"|\b(?:{'|'.join(PLACES_FIXTURES)})\b"
 )
+# A module that is marked so as a whole has no other tests.
+MODULE_MARKS = re.compile(r"^pytestmark = (?:\[$.*?^\]|.*?$)", re.MULTILINE | re.DOTALL)
 # The groups that take longest begin first: one that began last would leave the other core idle. Twelve are of places.
 LONG_GROUPS = (
     "hub",
@@ -114,13 +116,18 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave unread in `make test` the folders that import JupyterHub, in `make test-places` files without places."""
+    """Leave unread what has no test to run: in `make test-places` files without places, in `make test` those alone.
+
+    The Hub's folders also import what `make test` does not install.
+    """
     if not collection_path.is_relative_to(ROOT):
         return None
-    name = collection_path.relative_to(ROOT).as_posix()
+    name, is_test = collection_path.relative_to(ROOT).as_posix(), collection_path.name.startswith("test_")
     if only_places(config):
-        return True if collection_path.name.startswith("test_") and not may_have_places(name) else None
-    return True if f"{name}/" in PLACES_FOLDERS and "not places" in config.option.markexpr else None
+        return True if is_test and not may_have_places(name) else None
+    if "not places" not in config.option.markexpr:
+        return None
+    return True if f"{name}/" in PLACES_FOLDERS or (is_test and has_only_places(name)) else None
 
 
 def only_places(config: pytest.Config) -> bool:
@@ -131,6 +138,12 @@ def only_places(config: pytest.Config) -> bool:
 def may_have_places(name: str) -> bool:
     """Return whether a file of tests may have one of places, by its text alone."""
     return name.startswith(PLACES_FOLDERS) or PLACES_WORDS.search((ROOT / name).read_text("utf-8")) is not None
+
+
+def has_only_places(name: str) -> bool:
+    """Return whether all tests of a file are of places, by its text alone."""
+    marks = MODULE_MARKS.search((ROOT / name).read_text("utf-8"))
+    return marks is not None and PLACES_WORDS.search(marks[0]) is not None
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest's own -m, which chooses by the marks given here
