@@ -70,25 +70,19 @@ def test_headers_in_any_order(seed):
     compiles("".join(f"#include <{name}>\n" for name in names) + BODY)
 
 
-# Every plain word of our headers: names of parameters, of members, of functions, even those that CUDA documents.
-WORDS = sorted(
-    {
-        token.text
-        for folder in INCLUDES
-        for path in folder.rglob("*")
-        if path.is_file()
-        for token in tokenize(path.read_text())
-        if token.kind == "identifier" and not token.text.startswith(("_", "lk", "LK"))
-    }
-    - set(KEYWORDS)
-)  # fmt: skip
-MACROS = "".join(f"#define {word} 16\n" for word in [*WORDS, "TILE", "N", "BLOCK_SIZE"])
+@functools.cache
+def macros() -> str:
+    """Define every plain word of our headers: names of parameters, members and functions, even documented ones."""
+    texts = (path.read_text() for folder in INCLUDES for path in folder.rglob("*") if path.is_file())
+    names = {token.text for text in texts for token in tokenize(text) if token.kind == "identifier"}
+    words = {name for name in names if not name.startswith(("_", "lk", "LK"))} - set(KEYWORDS)
+    assert {"T", "Value", "value", "size", "TileThreads", "Number"} <= words
+    return "".join(f"#define {word} 16\n" for word in [*sorted(words), "TILE", "N", "BLOCK_SIZE"])
 
 
 def test_macros_of_the_source_change_no_header():
-    assert {"T", "Value", "value", "size", "TileThreads", "Number"} <= set(WORDS)
     headers = "".join(f"#include <{name}>\n" for name in CUDA)
-    compiles(f"{MACROS}{headers}{MACROS}__global__ void _k(float* _a) {{ _a[0] = K + T; }}")
+    compiles(f"{macros()}{headers}{macros()}__global__ void _k(float* _a) {{ _a[0] = K + T; }}")
 
 
 def test_macros_of_the_source_change_no_header_of_a_file_beside_it(tmp_path):
@@ -125,7 +119,7 @@ def test_special_functions_of_the_standard_library_are_there():
 def test_macros_of_a_program_change_no_header(tmp_path):
     names = [*CUDA, *(f"thrust/{path.name}" for path in (INCLUDES[1] / "thrust").glob("*.h"))]
     headers = "".join(f"#include <{name}>\n" for name in names)
-    (tmp_path / "sizes.h").write_text(f"#pragma once\n{MACROS}")
+    (tmp_path / "sizes.h").write_text(f"#pragma once\n{macros()}")
     program = tmp_path / "program.cu"
     program.write_text(f'#include "sizes.h"\n{headers}int main() {{ return K + T; }}\n')
     assert cuda.run_program(program).returncode == 32

@@ -26,7 +26,6 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from mlsys_labkit import ranks
 from mlsys_labkit.errors import RanksError
@@ -273,6 +272,8 @@ def test_a_mesh_is_of_its_rank() -> None:
     """Shard unevenly twice: torch keeps the steps between layouts for each mesh, and they differ by rank."""
 
     def steps() -> list[int]:
+        from torch.distributed.tensor import Replicate, Shard, distribute_tensor  # a second, for every worker
+
         mesh = init_device_mesh("cpu", (2, 2))
         shards = distribute_tensor(torch.arange(35.0).view(5, 7), mesh, [Shard(0), Shard(0)])
         return [int(shards.to_local().sum()), int(shards.redistribute(placements=[Shard(0), Replicate()]).sum())]

@@ -14,7 +14,7 @@ from mlsys_labkit.serving import Engine, Limits, ModelDraft, NgramDraft, Output,
 from mlsys_labkit.serving.sampling import shape_logits
 
 MODEL, CODEC = lm.load()
-TEXT = tuple(CODEC.encode(lm.held_out())[:90])
+TEXT = tuple(CODEC.encode(lm.held_out()[:1000])[:90])
 
 
 @pytest.fixture(scope="module")
