@@ -15,7 +15,9 @@ ASKED = re.compile(rf"""(?:"{{1,3}}|'{{1,3}})\\?\s*{QUESTION.pattern}""")
 PUBLIC_CLASS = re.compile(r"^ *class ([A-Z]\w*)\b.*:$", re.MULTILINE)
 MOST_LINES = 400
 SLOW_IMPORT = re.compile(
-    r"^(?:import|from) (?:openai|transformers|torch\._dynamo|mlsys_labkit\.memory\.torch_tracer)\b", re.MULTILINE
+    r"^(?:import|from) "
+    r"(?:openai|transformers|torch\._dynamo|torch\.distributed\.tensor|mlsys_labkit\.memory\.torch_tracer)\b",
+    re.MULTILINE,
 )
 # Collections of submissions and answers, one entry after the other.
 DATA = re.compile(r"tests/grading/(?:corpus/|unusual_answers)|/bundles/|^solutions/")
