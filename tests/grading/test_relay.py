@@ -39,7 +39,7 @@ def test_an_input_that_is_sent_again_has_changed_only_if_its_bytes_have(changed:
 
 
 def test_a_run_looks_for_the_programs_state_outside_the_examiner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a session holds is the whole examiner: a search in it takes seconds, and each run makes one."""
+    """Each run makes a search, which would take seconds in the whole examiner, which a session holds."""
     found: list[Any] = []
     search = program.find_program
 
