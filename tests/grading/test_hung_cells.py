@@ -144,7 +144,7 @@ def test_the_start_of_another_process_takes_none_of_a_tests_time() -> None:
         with theirs, theirs.makefile("r") as lines:
             for line in lines:
                 if "another" not in json.loads(line):
-                    theirs.sendall(struct.pack("<3d", 0, 0, 0))
+                    theirs.sendall(struct.pack("<4d", 0, 0, 0, 0))
                     continue
                 left.append(signal.getitimer(signal.ITIMER_REAL)[0])
                 socket.send_fds(theirs, [bytes(8)], [theirs.fileno()])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -15,7 +17,8 @@ import pytest
 
 from mlsys_grading.boundary.allowance import MOST, Allowance
 from mlsys_grading.boundary.errors import StarvedError
-from mlsys_grading.examine import crowding
+from mlsys_grading.examine import crowding, run
+from mlsys_grading.examine.grader_link import GraderLink
 from mlsys_grading.examine.plan import make_plan
 from mlsys_grading.examine.run import Examined, examine_submission
 from mlsys_grading.fork_server.client import ForkServer
@@ -170,6 +173,22 @@ def test_waiting_for_a_processor_takes_nothing_from_a_calls_time(server: ForkSer
 def test_waiting_for_a_processor_takes_nothing_from_a_cells_time(server: ForkServer, crowded: Sandbox) -> None:
     examined = examine(server, slow_double(0.25), TimeLimits(20, 1.2, 100), crowded)
     assert (examined.trouble, passed(examined)) == ("", ["double_test", "halve_test"])
+
+
+def test_the_grader_tells_an_examiner_how_long_it_waited_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file in a sandbox says so. The time of a student's call, which it waits for, is not lengthened by that."""
+    monkeypatch.setattr(run, "waited_seconds", {7: 5.0}.get)
+    examination = run._Examination(*[None] * 3, TimeLimits(), None, None)  # type: ignore[arg-type]
+    examination._examiner, examination._sandbox = SimpleNamespace(pid=7), None  # type: ignore[assignment]
+    mine, theirs = socket.socketpair()
+    mine.settimeout(60)
+    link = GraderLink(mine)
+    with theirs, mine, examination._looking:
+        for asked, waited in ((link._standing_of_both, 5.0), (link.standing, 0.0)):
+            answering = threading.Thread(target=lambda: theirs.recv(100) and examination._on_standing(None, theirs))
+            answering.start()
+            assert asked()[0] == waited
+            answering.join()
 
 
 def test_sleeping_uses_up_a_calls_time(server: ForkServer, crowded: Sandbox) -> None:

@@ -302,7 +302,8 @@ class _Examination:
     def _on_standing(self, told: Any, control: socket.socket) -> None:
         found = map(_standing, self._roots())
         waited, used = map(sum, zip((0.0, 0.0), *found, strict=True))
-        control.sendall(struct.pack("<3d", waited, used, self._look().own_seconds))
+        of_examiner = waited_seconds(self._examiner.pid)
+        control.sendall(struct.pack("<4d", waited, used, self._look().own_seconds, of_examiner))
 
     def _look(self) -> Crowding:
         """Return the record of how the processors were divided; it begins when something has taken a while."""
