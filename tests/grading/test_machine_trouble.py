@@ -22,6 +22,7 @@ from mlsys_grading.examine.grader_link import GraderLink
 from mlsys_grading.examine.plan import make_plan
 from mlsys_grading.examine.run import Examined, examine_submission
 from mlsys_grading.fork_server.client import ForkServer
+from mlsys_grading.grade.modules import _LATE
 from mlsys_grading.sandbox.confine import Sandbox, refusal
 from mlsys_grading.time_limits import TimeLimits
 from tests.grading.gradebook_helpers import answered, graded, notebook, solution
@@ -103,6 +104,21 @@ def test_process_killed_from_outside_loses_no_marks(
     with Killer(server, request.node.callspec.id) as killer:
         examined = examine(server, answers)
     assert len(killer.killed) == 1  # no second try on this machine, where the cause still exists
+    assert "killed by something else" in examined.trouble
+
+
+def test_rank_killed_from_outside_loses_no_marks(fork_server: Callable[[Sequence[str]], ForkServer]) -> None:
+    """The student's first process, of which no rank is a child, answers to the end."""
+    ranks = "import mlsys_labkit as lk\nlk.checks.run_ranks(total, 1, 2)"
+    source = notebook(solution("total", "return 2 * x"), graded("total_test", ranks, 3))
+    body = NAMED.format(name="a-rank") + "time.sleep(60)"
+    plan = make_plan(source["cells"], answered({"total": f"def total(x):\n    exec({body!r})"}, source)["cells"])
+    with (
+        fork_server(["mlsys_labkit.ranks", *_LATE["mlsys_labkit.ranks"]]) as server,
+        Killer(server, "a-rank") as killer,
+    ):
+        examined = examine_submission(server, plan, {}, TIME_LIMITS, Sandbox())
+    assert len(killer.killed) == 1
     assert "killed by something else" in examined.trouble
 
 

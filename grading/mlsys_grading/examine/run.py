@@ -164,15 +164,19 @@ class _Examination:
         return f"the machine is too busy: of {wall:g} s it waited {waited:.3g} s" if waited > wall / 2 else ""
 
     def _end_all(self) -> None:
-        """End all processes. Where the student's answered to the end, what they do from now on changes no mark."""
-        everyone = [each for each in (self._student, self._examiner, *self._others.values()) if each]
-        if self._over is not None and self._over["answers"] and not self._trouble:
-            for each in everyone:
-                self._pairs.end_later(each)
-            self._student, self._others = None, {}
-            return
-        for each in everyone:
+        """End all processes. Where the student's answered to the end, what it does from now on changes no mark.
+
+        Of a rank, or a measured call, only the end tells whether something else killed it, and took a mark with it.
+        """
+        first = [each for each in (self._student, self._examiner) if each]
+        for each in (*first, *self._others.values()):
             each.abandon()  # so that all end at the same time
+        if self._over is not None and self._over["answers"] and not self._trouble:
+            for each in first:
+                self._pairs.end_later(each)
+            self._student = None
+            self._end_students()
+            return
         self._end_students()
         self._examiner.end()
 
