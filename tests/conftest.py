@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -33,10 +34,9 @@ PLACES_FOLDERS = ("tests/hub/", "tests/places/")
 PLACES_GROUPS = frozenset({"hub", "own-hub", "loop", "jupyterlab", "dask", "kills"})
 PLACES_FIXTURES = frozenset({"site", "jupyter_kernel", "nbgrader"})
 # The text of a file with such a test has one of these; `make test-places` reads no other file.
-PLACES_WORDS = re.compile(
-    rf"mark\.(?:places|browser)\b|xdist_group\(\"(?:{'|'.join(PLACES_GROUPS)})\"|\b(?:{'|'.join(PLACES_FIXTURES)})\b"
-)
-# A module that is marked so as a whole has no other tests.
+PLACES_MARKS = re.compile(rf"mark\.(?:places|browser)\b|xdist_group\(\"(?:{'|'.join(PLACES_GROUPS)})\"")
+PLACES_WORDS = re.compile(rf"{PLACES_MARKS.pattern}|\b(?:{'|'.join(PLACES_FIXTURES)})\b")
+# A module that has one of the marks as a whole has no other tests. A fixture's name there may be a group's: "site".
 MODULE_MARKS = re.compile(r"^pytestmark = (?:\[$.*?^\]|.*?$)", re.MULTILINE | re.DOTALL)
 # The groups that take longest begin first: one that began last would leave the other core idle. Twelve are of places.
 LONG_GROUPS = (
@@ -135,15 +135,17 @@ def only_places(config: pytest.Config) -> bool:
     return re.search(r"(?<!not )\bplaces\b", config.option.markexpr) is not None
 
 
+@functools.cache
 def may_have_places(name: str) -> bool:
     """Return whether a file of tests may have one of places, by its text alone."""
     return name.startswith(PLACES_FOLDERS) or PLACES_WORDS.search((ROOT / name).read_text("utf-8")) is not None
 
 
+@functools.cache
 def has_only_places(name: str) -> bool:
     """Return whether all tests of a file are of places, by its text alone."""
     marks = MODULE_MARKS.search((ROOT / name).read_text("utf-8"))
-    return marks is not None and PLACES_WORDS.search(marks[0]) is not None
+    return marks is not None and PLACES_MARKS.search(marks[0]) is not None
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest's own -m, which chooses by the marks given here
@@ -153,8 +155,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
         if belongs_to_places(item):
             item.add_marker("places")
-        if item.get_closest_marker("places") and not may_have_places(name := item.nodeid.partition("::")[0]):
-            raise pytest.UsageError(f"make test-places would not read {name}: PLACES_WORDS has nothing of it")
+        name = item.nodeid.partition("::")[0]
+        if item.get_closest_marker("places"):
+            if not may_have_places(name):
+                raise pytest.UsageError(f"make test-places would not read {name}: PLACES_WORDS has nothing of it")
+        elif has_only_places(name):
+            raise pytest.UsageError(f"make test would not read {name}, and {item.name} is no test of places")
         if item.get_closest_marker("gpu") and not _gpu():
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU; this machine has none"))
         if item.get_closest_marker("browser") and CHROMIUM is None:

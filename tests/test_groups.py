@@ -60,15 +60,19 @@ def test_long_groups_exist() -> None:
 )
 def test_what_no_chosen_test_can_be_in_is_not_read(marks: str, unread: list[str]) -> None:
     config = SimpleNamespace(option=SimpleNamespace(markexpr=marks))
-    names = ("hub", "test_style.py", "grading/test_solutions.py", "grading/test_run_notebooks.py")
-    assert [name for name in names if pytest_ignore_collect(ROOT / "tests" / name, config)] == unread
+    names = "hub test_style.py course/test_site.py grading/test_solutions.py grading/test_run_notebooks.py"
+    assert [name for name in names.split() if pytest_ignore_collect(ROOT / "tests" / name, config)] == unread
 
 
-def test_a_place_in_a_file_that_would_not_be_read_is_an_error() -> None:
-    mark = SimpleNamespace(args=("tests/test_style.py",))
+@pytest.mark.parametrize(
+    ("marks", "file", "target"),
+    [(("xdist_group", "places"), "test_style.py", "test-places"), (("xdist_group",), "hub/test_loop.py", "test")],
+)
+def test_a_file_that_would_not_be_read_is_an_error(marks: tuple[str, ...], file: str, target: str) -> None:
+    mark = SimpleNamespace(args=(file,))
     item = SimpleNamespace(
-        nodeid="tests/test_style.py::test_x", iter_markers=lambda name: [], add_marker=lambda mark: None,
-        get_closest_marker=lambda name: mark if name in ("xdist_group", "places") else None,
+        name="test_x", nodeid=f"tests/{file}::test_x", iter_markers=lambda name: [], add_marker=lambda mark: None,
+        get_closest_marker=lambda name: mark if name in marks else None,
     )  # fmt: skip
-    with pytest.raises(pytest.UsageError, match=r"would not read tests/test_style\.py"):
+    with pytest.raises(pytest.UsageError, match=rf"make {target} would not read tests/{file}"):
         pytest_collection_modifyitems(SimpleNamespace(option=SimpleNamespace()), [item])
