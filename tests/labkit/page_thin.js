@@ -2,7 +2,8 @@
   // Finds of a page what axe's rules of colour have to see: of texts that look alike, with all around them, a few.
   const LOOKS =
     "color -webkit-text-fill-color background-color background-image opacity filter mix-blend-mode text-shadow " +
-    "font-size font-weight text-decoration-line visibility display position clip clip-path";
+    "font-size font-weight font-style text-decoration-line text-decoration-style border-style border-width " +
+    "outline-style visibility display position clip clip-path";
   const FEW = 3; // one may be too short for axe, or scrolled out of sight
   const looks = new Map();
   const all = () => [...document.body.querySelectorAll("*")];
@@ -21,7 +22,7 @@
   };
 
   // Hides the texts of which there are enough, and the insides of pictures, of which axe judges nothing. What lies over
-  // or under a part with a place of its own stays.
+  // or under a part with a place of its own stays, but both may move when other texts go.
   const thin = () => {
     const kinds = new Map(),
       kindOf = new Map(),
@@ -43,8 +44,10 @@
       counts.set(kind, (counts.get(kind) ?? 0) + 1);
       if (node.ownerSVGElement) continue;
       if (counts.get(kind) <= FEW) keep(node);
-      if (getComputedStyle(node).position === "absolute")
-        for (const beside of node.parentElement.querySelectorAll("*")) if (meet(node, beside)) keep(beside);
+      const { position, transform } = getComputedStyle(node);
+      if (position === "static" && transform === "none") continue;
+      for (const beside of node.parentElement.querySelectorAll("*"))
+        if (meet(node, beside) && (position === "absolute" || !node.contains(beside))) keep(beside);
     }
     const hidden = all().filter((node) => !kept.has(node) && kept.has(node.parentElement));
     for (const node of hidden) {
