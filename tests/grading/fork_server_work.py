@@ -13,7 +13,6 @@ import sys
 import tempfile
 import threading
 import time
-from functools import partial
 from typing import Any
 
 Job = dict[str, Any]
@@ -40,11 +39,19 @@ def report(job: Job, sockets: Sockets) -> None:
 
 
 def read_memory(job: Job, sockets: Sockets) -> None:
-    """Send the contents of this process's stack and heap."""
-    with open("/proc/self/maps") as lines:
-        own = [line.split()[0] for line in lines if line.rstrip().endswith(("[stack]", "[heap]"))]
-    for start, end in (map(partial(int, base=16), part.split("-")) for part in own):
+    """Send the contents of this process's heap, and of its stack from its first frame on: arguments and environment."""
+    with open("/proc/self/stat") as file:
+        stack, heap, end_of_stack = (int(field) for field in _fields(file.read(), 28, 47, 51))
+    end_of_heap = ctypes.CDLL(None, use_errno=True).sbrk
+    end_of_heap.restype = ctypes.c_void_p
+    for start, end in ((stack, end_of_stack), (heap, end_of_heap(0))):
         sockets[0].sendall(ctypes.string_at(start, end - start))
+
+
+def _fields(stat: str, *numbers: int) -> list[str]:
+    """Return the fields of /proc/PID/stat, as proc(5) counts them from 1."""
+    after_name = stat.rpartition(")")[2].split()
+    return [after_name[number - 3] for number in numbers]
 
 
 _ASKED_BEFORE_THE_FORK = tempfile.gettempdir()

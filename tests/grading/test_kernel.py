@@ -213,15 +213,19 @@ def test_the_server_has_one_thread_and_no_descriptor_but_its_own(server: ForkSer
 
 
 COUNTS = """
-import os, subprocess, sys
+import os, re, subprocess, sys
 import numpy as np, torch
 def threads():
     a = torch.ones(1500, 1500, requires_grad=True)
     (a @ a).sum().backward()
     np.ones((1500, 1500)) @ np.ones((1500, 1500))
-    return [torch.get_num_threads(), len(os.listdir("/proc/self/task"))]
+    return [torch.get_num_threads(), int(re.search("Threads:(.*)", open("/proc/self/status").read())[1])]
 def threads_of_a_program():
-    work = "import os, numpy as n; n.ones((999, 999)) @ n.ones((999, 999)); print(len(os.listdir('/proc/self/task')))"
+    work = '''if True:
+        import time, numpy as n
+        a, before = n.ones((1500, 1500)), (time.process_time(), time.thread_time())
+        a @ a
+        print(round((time.process_time() - before[0]) / (time.thread_time() - before[1])))'''
     return int(subprocess.run([sys.executable, "-c", work], capture_output=True, text=True).stdout)
 """
 
@@ -230,7 +234,8 @@ def test_a_confined_process_computes_in_one_thread(server: ForkServer) -> None:
     """As many submissions as processors run at a time, so thread pools would compete."""
     solution = code(COUNTS, grade_id="counts", solution=True)
     here = (
-        "import os, numpy as np\nnp.ones((999, 999)) @ np.ones((999, 999))\nmine = len(os.listdir('/proc/self/task'))"
+        "import re, numpy as np\nnp.ones((999, 999)) @ np.ones((999, 999))\n"
+        "mine = int(re.search('Threads:(.*)', open('/proc/self/status').read())[1])"
     )
     test = f"{here}\nassert (threads(), threads_of_a_program(), mine) == ([1, 1], 1, 1), (threads(), mine)"
     source = [solution, code(test, grade_id="test", grade=True, points=1)]
