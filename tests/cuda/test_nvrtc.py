@@ -34,6 +34,13 @@ def test_names_that_nvcc_has_without_an_include(body: str) -> None:
     assert complaints(f"__global__ void k(float* x) {{ {body} }}", "k") == []
 
 
+def test_hopper_means_all_its_instructions() -> None:
+    """An H100 runs wgmma, and its compiler takes it for sm_90a alone."""
+    fence = '__global__ void k() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }'
+    assert nvrtc.compile(fence, "k", "sm_90").arch == "sm_90"
+    assert nvrtc.check(fence, "k", "sm_80")
+
+
 @pytest.mark.parametrize(
     ("headers", "body"),
     [

@@ -204,6 +204,18 @@ def test_nvcc_links_the_libraries_whose_headers_a_program_includes(nvcc: Path) -
     assert not any(word.startswith("-l") for word in nvcc.read_text().split())
 
 
+@pytest.mark.parametrize(("capability", "option"), [("9.0", "-gencode=arch=compute_90a,code=sm_90a"), ("8.0", "")])
+def test_nvcc_compiles_wgmma_for_hopper_alone(nvcc: Path, capability: str, option: str) -> None:
+    """Plain sm_90, which is native on an H100, has no wgmma."""
+    smi = nvcc.with_name("nvidia-smi")
+    smi.write_text(f"#!/bin/sh\necho {capability}")
+    smi.chmod(0o755)
+    run_program('__global__ void k() { asm volatile("wgmma.fence.sync.aligned;"); }\nint main() {}')
+    assert (option or "-arch=native") in nvcc.read_text().split()
+    run_program("int main() {}")
+    assert "-arch=native" in nvcc.read_text().split()
+
+
 def test_nvcc_finds_the_headers_of_samples_behind_those_of_the_program(nvcc: Path, tmp_path: Path) -> None:
     """On an H100 nvcc refused a program that the simulator runs: ``helper_cuda.h`` is in no toolkit."""
     tool = nvcc.with_name("nvcc")

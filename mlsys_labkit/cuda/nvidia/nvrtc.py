@@ -16,6 +16,7 @@ from mlsys_labkit.cuda.errors import CudaCompileError, CudaError, Diagnostic
 from mlsys_labkit.cuda.nvidia import nvrtc_process, ptxas
 from mlsys_labkit.cuda.nvidia.device_code import without_host_code
 from mlsys_labkit.cuda.nvidia.diagnostics import JIT_MODE, NAME_LOOKUP, Complaint, read_log
+from mlsys_labkit.cuda.nvidia.exact_arch import exact_arch
 from mlsys_labkit.cuda.nvidia.headers import PRELUDE, supplied_headers
 from mlsys_labkit.cuda.nvidia.libraries import Nvrtc, find_nvrtc, toolkit_headers
 from mlsys_labkit.cuda.source.includes import included_files
@@ -82,15 +83,16 @@ def compile(
     Reference: NVIDIA, NVRTC documentation.
     """
     library, cache = find_nvrtc(), Cache()
+    beside = _beside(source, folder)
     chosen = [
-        f"--gpu-architecture={arch}",
+        f"--gpu-architecture={exact_arch(arch, source, *beside.values())}",
         "--std=c++17",
         f"--pre-include={PRELUDE}",
         "--ptxas-options=-v",
         *(f"--define-macro={key}={value}" for key, value in (defines or {}).items()),
         *options,
     ]
-    headers = {**supplied_headers(), **_beside(source, folder)}
+    headers = {**supplied_headers(), **beside}
     identity = digest(library.identity, source, name or "", *chosen, *headers, *headers.values())
     include = [f"--include-path={folder}" for folder in _include_folders(library, cache)]
     request: dict[str, Any] = {

@@ -22,6 +22,7 @@ from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.kernel.gcc.flags import Build
 from mlsys_labkit.cuda.kernel.gcc.toolchain import find_toolchain
 from mlsys_labkit.cuda.kernel.unset_findings import unset_findings, with_unset
+from mlsys_labkit.cuda.nvidia.exact_arch import exact_arch
 from mlsys_labkit.cuda.program import libraries
 from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource, compile_program, runner, sample_headers
 from mlsys_labkit.cuda.program.records import read_story
@@ -253,6 +254,18 @@ def _gpu_is_here() -> bool:
     return shutil.which("nvcc") is not None and Path("/dev/nvidia0").exists()
 
 
+def _for_this_gpu(*texts: str) -> str:
+    """Return nvcc's option for the GPU here: ``native`` leaves out wgmma, and ``-arch=sm_90a`` adds PTX without it."""
+    asked = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    try:
+        known = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
+    except OSError:
+        known = []
+    arch = f"sm_{known[0].replace('.', '')}" if known else ""
+    exact = exact_arch(arch, *texts)
+    return "-arch=native" if exact == arch else f"-gencode=arch={exact.replace('sm', 'compute')},code={exact}"
+
+
 def _run_on_gpu(source: ProgramSource, args: Sequence[object], timeout: float, echo: bool) -> ProgramResult:
     """Compile and run with nvcc, which also finds the kit's headers of samples and textbooks, behind the program's own.
 
@@ -273,7 +286,7 @@ def _run_on_gpu(source: ProgramSource, args: Sequence[object], timeout: float, e
             shutil.copy(path, headers)
         folders = [f"-I{source.folder}", *(f"-I{source.folder / one}" for one in source.include), f"-I{headers}"]
         files = [source.name, *(os.fspath(source.folder / one) for one in source.units)]
-        command = [nvcc, "-O2", "-arch=native", *folders, "-o", "program", *files, *libraries]
+        command = [nvcc, "-O2", _for_this_gpu(text, texts), *folders, "-o", "program", *files, *libraries]
         built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if built.returncode:
             raise CudaError(f"nvcc refuses {source.name}:\n{built.stderr.strip()[-2000:]}")
