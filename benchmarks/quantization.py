@@ -127,11 +127,12 @@ def main() -> None:
         rounded = tell(
             f"int{bits}, groups of 64, to nearest", trial.worse_percent(nearest(bits, 64)), "bar: 1 to 15" * (bits == 4)
         )
+        bar = "bar: 40" * (bits == 4)
         once = tell(f"int{bits}, groups of 64, GPTQ, inputs as they were", trial.worse_percent(careful(bits)))
-        tell("  of the gap won back, %", 100 * (1 - once / rounded), "bar: 40" * (bits == 4))
+        tell(f"int{bits}, of the gap won back, %", 100 * (1 - once / rounded), bar)
         ordered = trial.worse_percent(quantized_in_order(trial, gptq, dequantize, bits))
         tell(f"int{bits}, groups of 64, GPTQ, block after block", ordered)
-        tell("  of the gap won back, block after block, %", 100 * (1 - ordered / rounded), "bar: 40" * (bits == 4))
+        tell(f"int{bits}, of the gap won back, block after block, %", 100 * (1 - ordered / rounded), bar)
     write_result("quantization", result)
 
 
