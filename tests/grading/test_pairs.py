@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 import select
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
 from mlsys_grading.examine.pairs import Pairs
-from mlsys_grading.examine.plan import make_plan
+from mlsys_grading.examine.plan import SubmissionPlan, make_plan
 from mlsys_grading.examine.run import Examined, examine_submission
-from mlsys_grading.fork_server.client import ForkServer
+from mlsys_grading.fork_server.client import Forked, ForkServer
 from mlsys_grading.fork_server.request import ForkRequest
 from mlsys_grading.fork_server.server import _Oversight
+from mlsys_grading.grade import work
+from mlsys_grading.grade.bounds import Bounds
 from mlsys_grading.sandbox.confine import Sandbox, refusal
 from mlsys_grading.time_limits import TimeLimits
 from tests.grading.gradebook_helpers import answered, graded, notebook, solution
@@ -117,6 +123,40 @@ def test_a_process_that_ends_later_is_gone_before_its_user_is_used_again(pairs: 
     pairs.prepare(*TERMS)
     assert not any(map(psutil.pid_exists, pids))
     at_work.end()
+
+
+def test_a_process_has_ended_or_not_also_where_many_files_are_open() -> None:
+    """Each of hundreds of graders at a time has some ten descriptors; ``select`` takes those below 1024."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))
+    mine, theirs = socket.socketpair()
+    high = socket.socket(fileno=fcntl.fcntl(mine.fileno(), fcntl.F_DUPFD_CLOEXEC, 1024))
+    with mine, theirs, high:
+        forked = Forked(high)
+        theirs.sendall(b"pid 7\n")
+        assert not forked.has_ended()
+        theirs.sendall(b"ended 0\n")
+        assert forked.has_ended()
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_no_pair_waits_or_ends_beside_a_timed_cell(
+    server: ForkServer, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timed submission's own pair has the same users as one of those."""
+    at_work = pairs.take(*TERMS)
+    pairs.prepare(*TERMS)
+    pids = [at_work.student.pid, at_work.examiner.pid, *waiting(pairs)]
+    pairs.end_later(at_work.student)
+    pairs.end_later(at_work.examiner)
+    worker = work.GradingWorker()
+    worker._mine.pairs = pairs
+    monkeypatch.setattr(worker, "_server", lambda modules: server)
+    beside: list[bool] = []
+    monkeypatch.setattr(work, "examine_submission", lambda *_: beside.extend(map(psutil.pid_exists, pids)))
+    job: Any = SimpleNamespace(bounds=Bounds(timing=True), modules=(), contract=None)
+    worker._examine(job, SubmissionPlan((), ()))
+    assert beside == [False] * 4
 
 
 def test_pairs_that_do_not_work_ahead_make_none(server: ForkServer) -> None:

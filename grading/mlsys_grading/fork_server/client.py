@@ -120,7 +120,7 @@ class Forked:
     def has_ended(self) -> bool:
         """Return True if the process has ended, or its keeper; waits until it has started."""
         try:
-            return bool(self.pid and (self._unread or select.select([self._connection], [], [], 0)[0]))
+            return bool(self.pid and (self._unread or _can_be_read_within(0, self._connection.fileno())))
         except ForkServerError:
             return True
 
@@ -143,6 +143,12 @@ class Forked:
 
     def __exit__(self, *_: object) -> None:
         self.end()
+
+
+def _can_be_read_within(milliseconds: int | None, descriptor: int) -> bool:
+    poll = select.poll()  # select refuses descriptors from 1024 on
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(milliseconds))
 
 
 def _harmless(environment: Mapping[str, str]) -> dict[str, str]:
@@ -242,9 +248,7 @@ class ForkServer:
             return self._handle >= 0 and not self._ends_within(0)
 
     def _ends_within(self, milliseconds: int | None) -> bool:
-        poll = select.poll()
-        poll.register(self._handle, select.POLLIN)
-        return bool(poll.poll(milliseconds))
+        return _can_be_read_within(milliseconds, self._handle)
 
     def close(self) -> None:
         """End the server, its clones, and everything they forked."""
