@@ -91,6 +91,8 @@ class GradingWorker:
             # Beside a cell that is timed, nothing else may run; a GPU is not known before it is leased.
             ahead = sandbox is not None and not (bounds.timing or bounds.gpu)
             pairs = self._mine.pairs if ahead else None
+            if not ahead:
+                self._mine.pairs.close()
             return examine_submission(server, plan, job.contract, bounds.time_limits, sandbox, pairs)
 
     @contextlib.contextmanager
