@@ -194,14 +194,20 @@ def test_waiting_for_a_processor_takes_nothing_from_a_cells_time(server: ForkSer
 def test_the_grader_tells_an_examiner_how_long_it_waited_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """No file in a sandbox says so. The time of a student's call, which it waits for, is not lengthened by that."""
     monkeypatch.setattr(run, "waited_seconds", {7: 5.0}.get)
-    examination = run._Examination(*[None] * 3, TimeLimits(), None, None)  # type: ignore[arg-type]
+    nothing: Any = None
+    examination = run._Examination(nothing, nothing, None, TimeLimits(), None, nothing)
     examination._examiner, examination._sandbox = SimpleNamespace(pid=7), None  # type: ignore[assignment]
     mine, theirs = socket.socketpair()
     mine.settimeout(60)
     link = GraderLink(mine)
+
+    def answer() -> None:
+        theirs.recv(100)
+        examination._on_standing(None, theirs)
+
     with theirs, mine, examination._looking:
         for asked, waited in ((link._standing_of_both, 5.0), (link.standing, 0.0)):
-            answering = threading.Thread(target=lambda: theirs.recv(100) and examination._on_standing(None, theirs))
+            answering = threading.Thread(target=answer)
             answering.start()
             assert asked()[0] == waited
             answering.join()
