@@ -27,6 +27,7 @@ from mlsys_grading.fork_server.client import ForkServer
 from mlsys_grading.fork_server.request import ForkRequest
 from mlsys_grading.sandbox import syscalls
 from mlsys_grading.sandbox.confine import Sandbox
+from mlsys_labkit.memory.process import resident_bytes
 from tests.conftest import ROOT
 from tests.grading.escape_helpers import BOTH, ENOSYS, EPERM, call, numbers
 from tests.grading.test_sandbox import inside
@@ -233,6 +234,18 @@ def test_proc_has_the_first_process_alone_and_what_it_says_of_itself(confined: C
     own = ["cmdline", "comm", "stat", "statm", "status"]
     assert confined(probe) == [Path("/proc/self/comm").read_text().strip(), True, True, 0, own, True, ["1"]]
     assert confined(lambda: Path("/proc/new").touch()) == "OSError"
+
+
+def test_a_child_is_not_told_the_first_processes_size_as_its_own() -> None:
+    def probe() -> list[str]:
+        read, write = os.pipe()
+        if os.fork() == 0:
+            os.write(write, str(resident_bytes()).encode())
+            os._exit(0)
+        os.wait()
+        return [str(type(resident_bytes())), os.read(read, 100).decode()]
+
+    assert inside(probe) == ["<class 'int'>", "None"]
 
 
 @BOTH
