@@ -15,7 +15,7 @@ LEAST_MAPPED_BYTES, MOST_MAPPED_BYTES = 128 << 10, 32 << 20  # between these gli
 
 def resident_bytes() -> int | None:
     """Return the resident set size of this process in bytes; None where /proc does not have it."""
-    try:  # not of /proc/self, which is the first process's for all processes of a grader's sandbox
+    try:  # not of /proc/self, which is the first process's for all processes of a graded rank's sandbox
         pages = Path(f"/proc/{os.getpid()}/statm").read_text().split()[1]
     except OSError:
         return None

@@ -29,7 +29,7 @@ from mlsys_grading.sandbox import syscalls
 from mlsys_grading.sandbox.confine import Sandbox
 from mlsys_labkit.memory.process import resident_bytes
 from tests.conftest import ROOT
-from tests.grading.escape_helpers import BOTH, ENOSYS, EPERM, call, numbers
+from tests.grading.escape_helpers import BOTH, ENOSYS, EPERM, call, numbers, without_rights
 from tests.grading.test_sandbox import inside
 
 pytestmark = [
@@ -219,8 +219,12 @@ def test_a_rank_neither_waits_on_shared_memory_nor_wakes_others(confined: Callab
     assert rest == [True, True, ENOSYS, 0]
 
 
-@BOTH
-def test_proc_has_the_first_process_alone_and_what_it_says_of_itself(confined: Callable[..., Any]) -> None:
+def as_rank(probe: Callable[[], Any]) -> Any:
+    return inside(probe, Sandbox(shows_processes=False))
+
+
+@pytest.mark.parametrize("confined", [as_rank, lambda probe: without_rights(lambda: as_rank(probe))])
+def test_proc_of_a_rank_has_the_first_process_alone_and_what_it_says_of_itself(confined: Callable[..., Any]) -> None:
     def probe() -> list[Any]:
         process = psutil.Process()
         held = bytearray(os.urandom(1 << 24))
@@ -236,6 +240,24 @@ def test_proc_has_the_first_process_alone_and_what_it_says_of_itself(confined: C
     assert confined(lambda: Path("/proc/new").touch()) == "OSError"
 
 
+@BOTH
+def test_a_program_finds_its_libraries_beside_itself(confined: Callable[..., Any], tmp_path: Path) -> None:
+    """A conda Python has $ORIGIN in its RUNPATH, which the loader reads from /proc/self/exe."""
+    (tmp_path / "answer.c").write_text("int answer(void) { return 42; }")
+    (tmp_path / "main.c").write_text("int answer(void); int main(void) { return answer(); }")
+    for made in (["-shared", "-o", "libanswer.so", "answer.c"], ["main.c", "-L.", "-lanswer", "-Wl,-rpath,$ORIGIN"]):
+        subprocess.run(["gcc", *made], cwd=tmp_path, check=True)
+    program, library = (tmp_path / "a.out").read_bytes(), (tmp_path / "libanswer.so").read_bytes()
+
+    def probe() -> list[Any]:
+        Path("libanswer.so").write_bytes(library)
+        Path("a.out").write_bytes(program)
+        os.chmod("a.out", 0o755)
+        return [subprocess.run(["./a.out"], check=False).returncode, len(os.listdir("/proc/self/task"))]
+
+    assert confined(probe) == [42, 1]
+
+
 def test_a_child_is_not_told_the_first_processes_size_as_its_own() -> None:
     def probe() -> list[str]:
         read, write = os.pipe()
@@ -245,7 +267,7 @@ def test_a_child_is_not_told_the_first_processes_size_as_its_own() -> None:
         os.wait()
         return [str(type(resident_bytes())), os.read(read, 100).decode()]
 
-    assert inside(probe) == ["<class 'int'>", "None"]
+    assert as_rank(probe) == ["<class 'int'>", "None"]
 
 
 @BOTH

@@ -211,7 +211,7 @@ class _Examination:
         if self._sandbox is None:
             return None
         # The kernel counts pipes, files in flight and processes for each user.
-        sandbox = replace(self._sandbox, user=self._sandbox.user + number * _USERS)
+        sandbox = replace(self._sandbox, user=self._sandbox.user + number * _USERS, shows_processes=False)
         if alone:  # memory of children, or files in memory, would not count as its own
             sandbox = replace(sandbox, limits=replace(sandbox.limits, children=1, scratch_bytes=1 << 20))
         return sandbox

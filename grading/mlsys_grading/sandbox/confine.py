@@ -46,6 +46,7 @@ class Sandbox:
         user: the uid outside when the grader is root, different for every sandbox at a time; else the grader's own.
         environment: all the variables there are inside.
         cpus: the processors it runs on and cannot leave; empty for all that the grader may use.
+        shows_processes: whether /proc has processes, whose files tell what other sandboxes do (``proc``).
     """
 
     limits: SandboxLimits = field(default_factory=SandboxLimits)
@@ -54,6 +55,7 @@ class Sandbox:
     user: int = field(default_factory=lambda: 200_000 + 4 * (os.getpid() % 100_000))
     environment: dict[str, str] = field(default_factory=dict)
     cpus: tuple[int, ...] = ()
+    shows_processes: bool = True
 
 
 def start(
@@ -143,7 +145,7 @@ def _confine(sandbox: Sandbox, keep: tuple[int, ...], is_root: bool) -> None:
     only_descriptors(keep)
     kernel.unshare(kernel.NEW_MOUNT)  # before pivot_root, which changes the root of every process in the namespace
     build_root(sandbox.readable, sandbox.limits.scratch_bytes, sandbox.devices)
-    processes = mount_processes(gpu=bool(sandbox.devices))
+    processes = mount_processes(bool(sandbox.devices), sandbox.shows_processes or bool(sandbox.devices))
     seal_root()
     os.chdir("/sandbox")
     os.umask(0o022)

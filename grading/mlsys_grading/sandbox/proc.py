@@ -7,12 +7,12 @@ own memory (clear_refs), which marks depend on.
 
 The folder of a process says such numbers, too: which pages of a library others have mapped (smaps, smaps_rollup,
 pagemap, numa_maps), packets on any loopback (net/softnet_stat), the machine's numbers of pipes (fd) and of events
-(fdinfo). No mount can hide a file in the folders of processes that come later. A sandbox therefore has the folder of
-its first process alone, with the files of ``_SHOWN``, which speak of that process only; /proc/self leads there, also
-for its children. What needs more has another way: ``resource.getrusage`` of any process, ``os.sched_getaffinity``.
+(fdinfo). No mount can hide a file in the folders of processes that come later, and a sandbox without /proc/self/exe
+starts no program that looks for its libraries beside itself ($ORIGIN: a conda Python, torch_shm_manager, compilers). So
+an ordinary sandbox shows its processes, and the rest of /proc is hidden by name, whatever a later kernel adds.
 
-Beside a GPU all processes are shown, because CUDA's driver reads them. There, the rest of /proc is hidden by name,
-whatever a later kernel adds.
+A sandbox that must learn nothing from others, a rank's, has the folder of its first process alone, with the files of
+``_SHOWN``, which speak of that process only; /proc/self leads there, also for its children.
 
 Reference: Linux, Documentation/filesystems/proc.rst; the masked paths of the OCI runtime specification, which are a
 list of refusals instead.
@@ -59,30 +59,31 @@ def prepare() -> None:
     _copies()
 
 
-def mount_processes(gpu: bool = False) -> int:
-    """Mount /proc of the new pid namespace, whose first process calls this; ``gpu`` shows all processes and drivers.
+def mount_processes(gpu: bool = False, shown: bool = True) -> int:
+    """Mount /proc of the new pid namespace, whose first process calls this; ``gpu`` shows the drivers, too.
 
-    Return a descriptor of a /proc that has all processes and can be written, for the maps of a user namespace.
+    Return a descriptor of the same folder that can be written, for the maps of a user namespace. It has all processes
+    also if they are not ``shown``.
     """
     kernel.mount("proc", "/proc", "proc", _FLAGS)
     for name in ("tcp_rmem", "tcp_wmem"):  # of this network alone; the watcher counts so much for each socket
         with suppress(FileNotFoundError):
             Path("/proc/sys/net/ipv4", name).write_text(f"4096 65536 {_TCP_BYTES}")
     writable = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    if gpu:
-        _mask_machine()
+    if shown:
+        _mask_machine(gpu)
     else:
         os.chdir("/proc")  # where the names of the first process's files still lead after the next mount
         _mount_copies("/proc", 1)
     return writable
 
 
-def _mask_machine() -> None:
+def _mask_machine(gpu: bool) -> None:
     """Put copies over the files of /proc about the machine, and nothing over those that have no copy."""
     kernel.mount("/proc", "/proc", flags=kernel.BIND)
     os.mkdir(_PLACE)
     _mount_copies(_PLACE)
-    kept = {*_LINKS, *_CONSTANT, _DRIVERS}
+    kept = {*_LINKS, *_CONSTANT, *([_DRIVERS] if gpu else [])}
     with os.scandir("/proc") as entries:
         others = [each for each in entries if not each.name.isdigit() and each.name not in kept]
     for entry in others:
