@@ -38,12 +38,13 @@ PLACES_MARKS = re.compile(rf"mark\.(?:places|browser)\b|xdist_group\(\"(?:{'|'.j
 PLACES_WORDS = re.compile(rf"{PLACES_MARKS.pattern}|\b(?:{'|'.join(PLACES_FIXTURES)})\b")
 # A module that has one of the marks as a whole has no other tests. A fixture's name there may be a group's: "site".
 MODULE_MARKS = re.compile(r"^pytestmark = (?:\[$.*?^\]|.*?$)", re.MULTILINE | re.DOTALL)
-# The groups that take longest begin first: one that began last would leave the other core idle. Twelve are of places.
+# The groups that take longest begin first: one that began last would leave the other core idle. Thirteen are of places.
 LONG_GROUPS = (
     "hub",
     "own-hub",
     "jupyterlab",
     "site",
+    "tests/grading/test_solutions.py",
     "loop",
     "tests/labkit/test_widgets_verdicts.py",
     "tests/hub/test_images.py",
