@@ -29,7 +29,8 @@ CLOSE = "() => window.jupyterapp.shell.currentWidget.close()"
 # Every cell is drawn, also below the window.
 WHOLE = ("@jupyterlab/notebook-extension/tracker.jupyterlab-settings", '{"windowingMode": "none"}')
 HEIGHTS = """() => {
-  const notebook = window.jupyterapp.shell.currentWidget.content;
+  const notebook = window.jupyterapp.shell.currentWidget?.content;
+  if (!notebook) return [false];  // it is open, and not yet the one that is current
   const panel = notebook.node.querySelector('.jp-WindowedPanel-outer');
   const drawn = notebook.widgets.filter((cell) => cell.node.isConnected && cell.node.offsetHeight).length;
   return [drawn === notebook.widgets.length, panel.scrollHeight, panel.clientHeight];
