@@ -20,17 +20,18 @@ MOST_SCREENS = 20  # in a window of 1440 x 900 pixels, where a screen is what th
 MOST_WORDS = 400  # two minutes at 200 words a minute, so that the first result comes within three
 # Opens a notebook without a kernel, which takes longer to start than its page to be drawn.
 OPEN = """async (path) => {
+  await window.jupyterapp.restored;  // the layout of the last time would put the notebook aside
   const kernelPreference = { shouldStart: false, canStart: false, autoStartDefault: false };
   const panel = await window.jupyterapp.commands.execute("docmanager:open", { path, kernelPreference });
   await panel.context.ready;
   await panel.revealed;
+  window.lab = panel;
 }"""
-CLOSE = "() => window.jupyterapp.shell.currentWidget.close()"
+CLOSE = "() => window.lab.close()"
 # Every cell is drawn, also below the window.
 WHOLE = ("@jupyterlab/notebook-extension/tracker.jupyterlab-settings", '{"windowingMode": "none"}')
 HEIGHTS = """() => {
-  const notebook = window.jupyterapp.shell.currentWidget?.content;
-  if (!notebook) return [false];  // it is open, and not yet the one that is current
+  const notebook = window.lab.content;
   const panel = notebook.node.querySelector('.jp-WindowedPanel-outer');
   const drawn = notebook.widgets.filter((cell) => cell.node.isConnected && cell.node.offsetHeight).length;
   return [drawn === notebook.widgets.length, panel.scrollHeight, panel.clientHeight];
