@@ -41,16 +41,23 @@ def by_processes():
     assert [process.exitcode for process in processes] == [0, 0]
 
 if __name__ == "__main__":
-    {"spawn": by_spawn, "process": by_processes}[sys.argv[1]]()
+    for way in sys.argv[1:]:
+        {"spawn": by_spawn, "process": by_processes}[way]()
+"""
+# Plain Python, but for its processes: those fork, which spares each of them an import of torch.
+FORKING = """
+import runpy, sys
+from multiprocessing import context
+
+context._concrete_contexts["spawn"] = context._concrete_contexts["fork"]
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
 @pytest.mark.xdist_group("rank-processes")
-@pytest.mark.parametrize(("way", "answers"), [("spawn", ("spawn", "context")), ("process", ("process",))])
-def test_a_program_that_starts_its_ranks(
-    way: str, answers: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = []
+def test_a_program_that_starts_its_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, ways, answers = [], ("spawn", "process"), ("spawn", "context", "process")
     for runner in ("python", "local", "gloo"):
         folder = tmp_path / runner
         folder.mkdir()
@@ -58,10 +65,10 @@ def test_a_program_that_starts_its_ranks(
         file = folder / "train.py"
         file.write_text(TRAIN)
         if runner == "python":
-            ended = subprocess.run([sys.executable, file, way], capture_output=True, text=True)
+            ended = subprocess.run([sys.executable, "-c", FORKING, file, *ways], capture_output=True, text=True)
             assert ended.returncode == 0, ended.stderr
         else:
-            run = ranks.run_program(file, 2, runner, args=[way], quiet=True)  # type: ignore[arg-type]
+            run = ranks.run_program(file, 2, runner, args=ways, quiet=True)  # type: ignore[arg-type]
             assert run.trace.collectives(0)["all_reduce"] == len(answers)
         found.append(
             {name: (folder / name).read_text() for answer in answers for name in (f"{answer}-0", f"{answer}-1")}

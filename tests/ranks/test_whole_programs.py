@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import subprocess
 import sys
 from pathlib import Path
 
@@ -148,31 +147,30 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.xdist_group("rank-processes")
 @pytest.mark.parametrize(
-    ("file", "arguments"),
+    ("file", "size", "arguments"),
     [
-        ("train.py", ("--steps", "4")),
-        ("mesh.py", ()),
-        ("student_package.train", ("a", "--b")),
-        ("student_package.inner", ()),
-        ("student_package.inner.__main__", ()),
+        ("train.py", 2, ("--steps", "4")),
+        ("mesh.py", 2, ()),
+        ("student_package.train", 2, ("a", "--b")),
+        ("student_package.inner", 1, ()),
+        ("student_package.inner.__main__", 1, ()),
     ],
 )
 def test_a_program_prints_what_it_prints_under_torchrun(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, file: str, arguments: tuple[str, ...]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, file: str, size: int, arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(folder)
+    from torch.distributed.run import main as torchrun  # the command, without an interpreter that imports torch again
+
     module = not file.endswith(".py")
-    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    words += ["--redirects", "1", "--log-dir", str(folder / "logs")]
-    words += ["-m"] if module else []
-    torchrun = subprocess.run([*words, file, *arguments], capture_output=True, text=True)
-    assert torchrun.returncode == 0, torchrun.stderr
+    words = ["--standalone", "--nproc-per-node", str(size), "--redirects", "1", "--log-dir", str(folder / "logs")]
+    torchrun([*words, *(["-m"] if module else []), file, *arguments])
     expected = [path.read_text() for path in sorted(folder.glob("logs/*/attempt_0/*/stdout.log"))]
-    assert len(expected) == 2
+    assert len(expected) == size
     for backend in ("local", "gloo"):
-        run = ranks.run_program(file, 2, backend, args=arguments, module=module, quiet=True)  # type: ignore[arg-type]
+        run = ranks.run_program(file, size, backend, args=arguments, module=module, quiet=True)  # type: ignore[arg-type]
         assert run.outputs == expected
-        assert run.values == [0, 0]
+        assert run.values == [0] * size
     assert run.trace.collectives(0)["all_reduce"] + run.trace.collectives(0)["reduce_scatter"] > 0
 
 
