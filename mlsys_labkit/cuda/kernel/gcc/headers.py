@@ -53,7 +53,8 @@ def included_first(sources: Iterable[Source]) -> list[str]:
 
 def headers_identity() -> str:
     """Return a digest of the headers."""
-    return _identity((*(path for folder in INCLUDES for path in folder.rglob("*")), *RUNTIME.glob("*.h")))
+    own = (name for name in _files(RUNTIME) if name.endswith(".h"))
+    return _identity([*(name for folder in INCLUDES for name in _files(folder)), *own])
 
 
 def kit_identity() -> str:
@@ -61,12 +62,19 @@ def kit_identity() -> str:
     here = Path(__file__).parent
     room = here.parents[1]
     return headers_identity() + _identity(
-        (*here.glob("*.py"), *(room / "source").glob("*.py"), room / "program" / "rewrite.py")
+        [*map(str, here.glob("*.py")), *map(str, (room / "source").glob("*.py")), str(room / "program" / "rewrite.py")]
     )
 
 
-def _identity(paths: Iterable[Path]) -> str:
-    stats = [(os.fspath(path), path.stat()) for path in sorted(paths)]
+def _files(folder: Path) -> Iterable[str]:
+    """Yield the files of a folder and of those in it: each compilation asks, and ``Path.rglob`` takes longer."""
+    for here, _, names in os.walk(folder):
+        for name in names:
+            yield f"{here}/{name}"
+
+
+def _identity(paths: Iterable[str]) -> str:
+    stats = [(name, os.stat(name)) for name in sorted(paths)]
     return _contents(tuple((name, one.st_mtime_ns, one.st_size) for name, one in stats if stat.S_ISREG(one.st_mode)))
 
 
