@@ -21,10 +21,11 @@ def many_small_backwards(steps: int) -> float:
     return sum(float(parameter.grad.sum()) for parameter in model.parameters())
 
 
-def test_forty_backward_passes_of_a_dozen_calls_come_to_an_end() -> None:
-    run = ranks.run(many_small_backwards, 3, "gloo", args=(40,), timeout_seconds=300, quiet=True)
+@pytest.mark.parametrize("steps", [12, pytest.param(40, marks=pytest.mark.soak)])
+def test_many_backward_passes_of_a_dozen_calls_come_to_an_end(steps: int) -> None:
+    run = ranks.run(many_small_backwards, 3, "gloo", args=(steps,), timeout_seconds=300, quiet=True)
     assert run.values[0] == pytest.approx(run.values[1]) == pytest.approx(run.values[2])
-    assert sum(event.name == "all_reduce" for event in run.trace.of(0)) >= 40 * 6
+    assert sum(event.name == "all_reduce" for event in run.trace.of(0)) >= steps * 6
 
 
 def groups_that_end_with_their_model(count: int) -> int:
