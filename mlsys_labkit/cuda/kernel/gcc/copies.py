@@ -37,7 +37,7 @@ def with_copy_parts(assembly: str) -> str:
     for number, line in enumerate(lines):
         if line.startswith(COMMENT):
             continue
-        if _CALL.match(line) and (hook := _HOOK.search(line)):
+        if "__tsan_" in line and _CALL.match(line) and (hook := _HOOK.search(line)):
             part = _part(lines, number, hook[1] == "read", 0 if hook[2] == "_range" else int(hook[2]))
             if part:
                 line = f"{line[: hook.end()]}_by{part}{line[hook.end() :]}"

@@ -37,9 +37,10 @@ def with_vectors(assembly: str) -> str:
     lines = assembly.split("\n")
     block: list[_Member] = []
     for number, line in enumerate(lines):
-        if line.startswith(("#(jump_insn", "//(jump_insn")) or _LABEL.match(line):
-            _join(lines, block)
-        elif call := _CALL.match(line):
+        if line.startswith(("#(jump_insn", "//(jump_insn", ".L")):
+            if line[0] != "." or _LABEL.match(line):
+                _join(lines, block)
+        elif ("call" in line or "bl" in line) and (call := _CALL.match(line)):  # few lines are calls
             hook = _HOOK.search(line)
             if hook:
                 member, name = _member(lines, number, hook[1], int(hook[2]))
