@@ -236,10 +236,10 @@ def test_grade_refuses_without_a_sandbox(
     assert not (root / "gradebook.db").exists()
 
 
-def running(root: Path, *students: str) -> subprocess.Popen[str]:
+def running(root: Path, *students: str, jobs: int = 1) -> subprocess.Popen[str]:
     """Start a grader, and return it when it has graded ``students`` and is at work on another."""
     grader = subprocess.Popen(
-        [*LABKIT, "grade", LAB, "--course", str(root), "--jobs", "2"],
+        [*LABKIT, "grade", LAB, "--course", str(root), "--jobs", str(jobs)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -272,7 +272,7 @@ def test_a_grader_that_is_cut_off_leaves_what_is_done_and_no_process(tmp_path: P
     root = course(tmp_path / "class")
     hand_in(root, "ada", RIGHT)
     hand_in(root, "bob", WAITS)
-    grader = running(root, "ada")
+    grader = running(root, "ada", jobs=2 if how is signal.SIGINT else 1)  # each job's server imports for four seconds
     below = psutil.Process(grader.pid).children(recursive=True)
     assert below
     os.killpg(grader.pid, how)  # as a terminal does it
@@ -290,7 +290,7 @@ def test_killed_fork_server_costs_no_marks(tmp_path: Path) -> None:
     root = course(tmp_path / "class")
     hand_in(root, "ada", RIGHT)
     hand_in(root, "bob", RIGHT | {"double": "import time\ntime.sleep(4)\ndef double(x):\n    return 2 * x"})
-    grader = running(root, "ada")
+    grader = running(root, "ada", jobs=2)
     # The grader sees all of them dead at once: a job that it repeats must not go to a dead one.
     grader.send_signal(signal.SIGSTOP)
     for server in psutil.Process(grader.pid).children():
