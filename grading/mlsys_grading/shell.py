@@ -66,7 +66,16 @@ class Shell:
         """Run ``work`` within the loop and the context that cells run in."""
         return self._loop.finish(work)
 
-    async def run_in_loop(self, cell: CellSource) -> dict[str, Any]:
+    def rehearse(self) -> None:
+        """Run a cell that does nothing and leaves nothing: what the first cell would have to make is then there.
+
+        In a fork this also copies the pages that every cell writes to.
+        """
+        self.finish(self.run_in_loop(CellSource(-1, "", "pass"), in_history=False))
+        self._code_names.clear()
+        self._running = None
+
+    async def run_in_loop(self, cell: CellSource, in_history: bool = True) -> dict[str, Any]:
         """Run a cell as ``run`` does, within work that is done by ``finish``."""
         self._running = cell
         shell = self._shell
@@ -74,7 +83,7 @@ class Shell:
         shell.keeps_values = cell.is_test
         started = time.perf_counter()
         with _Streams() as streams:
-            error = await self._kernel.execute(cell.source)
+            error = await self._kernel.execute(cell.source, in_history)
             await self._loop.turns()
         seconds = time.perf_counter() - started
         outputs: list[dict[str, Any]] = []

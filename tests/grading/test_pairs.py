@@ -43,6 +43,13 @@ def leave():
     torch.left_behind = sys.left_behind = True
     return int(seen)
 """
+FIRST_CELL = """
+shell, names = get_ipython(), [name for name in globals() if not name.startswith("_")]
+seen = [shell.execution_count, len(In), len(Out), list(shell.history_manager.input_hist_raw[:-1]), sorted(names)]
+def leave():
+    return seen
+"""
+EMPTY = [2, 2, 0, [""], ["In", "Out", "exit", "get_ipython", "open", "quit"]]  # in the first cell of an IPython kernel
 TIME_LIMITS = TimeLimits(10, 20, 100)
 TERMS = Sandbox(user=300_000), TIME_LIMITS.wall_seconds
 
@@ -65,6 +72,14 @@ def pairs(server: ForkServer) -> Iterator[Pairs]:
 def examine(server: ForkServer, pairs: Pairs) -> Examined:
     plan = make_plan(SOURCE["cells"], answered({"leave": LEAVES}, SOURCE)["cells"])
     return examine_submission(server, plan, {}, TIME_LIMITS, TERMS[0], pairs)
+
+
+def test_a_process_that_waited_runs_its_first_cell_in_an_empty_notebook(server: ForkServer, pairs: Pairs) -> None:
+    pairs.prepare(*TERMS)
+    source = notebook(solution("leave", "return 0"), graded("leave_test", f"assert leave() == {EMPTY}, leave()", 3))
+    plan = make_plan(source["cells"], answered({"leave": FIRST_CELL}, source)["cells"])
+    (mark,) = examine_submission(server, plan, {}, TIME_LIMITS, TERMS[0], pairs).marks
+    assert mark.points == 3, mark.error
 
 
 def waiting(pairs: Pairs) -> list[int]:

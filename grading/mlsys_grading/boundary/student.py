@@ -346,10 +346,17 @@ def _changes(value: object) -> bool:
     return not isinstance(value, (np.ndarray, torch.Tensor, np.random.Generator))
 
 
-def serve(job: dict[str, Any], sockets: list[socket.socket]) -> None:
+def ready(sockets: list[socket.socket]) -> Callable[[dict[str, Any]], None]:
+    """Make a shell in a fork, and return what then runs the student's end in it: see ``serve``."""
+    shell = Shell()
+    shell.rehearse()
+    return functools.partial(serve, sockets=sockets, shell=shell)
+
+
+def serve(job: dict[str, Any], sockets: list[socket.socket], shell: Shell | None = None) -> None:
     """Run the student's end in a fork: ``job`` has "cells" and "records"; the socket leads to the examiner."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the grader was started in the background
-    shell = Shell()
+    shell = shell or Shell()
     if job.get("witnessed"):
         syscalls.install_witness()
     if job.get("apart"):

@@ -13,6 +13,7 @@ import dataclasses
 import enum
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -43,6 +44,7 @@ class Examiner:
         control: to the grader: verdicts go out as JSON lines, and new student processes come in.
         contract: what calls may do; None to learn it from the reference solution.
         cell_seconds, call_seconds: how long a test cell, and one call within it, may take.
+        shell: in which the cells run.
     """
 
     def __init__(
@@ -53,11 +55,13 @@ class Examiner:
         contract: dict[str, list[str]] | None,
         cell_seconds: float,
         call_seconds: float,
+        *,
+        shell: Shell,
     ) -> None:
         self._plan, self._link = plan, GraderLink(control)
         self._contract = Contract.from_plain(contract)
         self._cell_seconds, self._call_seconds = cell_seconds, call_seconds
-        self._shell = Shell()
+        self._shell = shell
         self._records: dict[str, type] = {}
         self._exceptions: dict[str, type[Exception]] = {}
         self._restarts = 0
@@ -328,8 +332,17 @@ def _clean(text: str) -> str:
     return "".join(each if each >= " " or each in "\n\t" else "�" for each in text)
 
 
-def examine(job: dict[str, Any], sockets: list[socket.socket]) -> None:
-    """Run the examiner in a fork: the sockets lead to the student's process and to the grader."""
+def ready(sockets: list[socket.socket]) -> Callable[[dict[str, Any]], None]:
+    """Make a shell in a fork, and return what then runs the examiner in it, for a job.
+
+    The sockets lead to the student's process and to the grader.
+    """
     link, control = sockets
-    plan = SubmissionPlan.from_plain(job["plan"])
-    Examiner(plan, link, control, job["contract"], job["cell_seconds"], job["call_seconds"]).run()
+    shell = Shell()
+    shell.rehearse()
+
+    def examine(job: dict[str, Any]) -> None:
+        plan = SubmissionPlan.from_plain(job["plan"])
+        Examiner(plan, link, control, job["contract"], job["cell_seconds"], job["call_seconds"], shell=shell).run()
+
+    return examine

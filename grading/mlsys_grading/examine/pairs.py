@@ -16,7 +16,7 @@ from mlsys_grading.fork_server.client import Forked, ForkServer, ForkServerError
 from mlsys_grading.fork_server.waiting import send_job, waiting_request
 from mlsys_grading.sandbox.confine import Sandbox
 
-STUDENT, EXAMINER = "mlsys_grading.boundary.student:serve", "mlsys_grading.examine.examiner:examine"
+_STUDENT, _EXAMINER = "mlsys_grading.boundary.student:ready", "mlsys_grading.examine.examiner:ready"
 USERS_OF_PAIRS = 4
 """User ids that ``Pairs`` use, from the sandbox's own on: two for each of the pairs that may be there at a time."""
 
@@ -35,10 +35,10 @@ class WaitingPair:
         self._orders: list[socket.socket] = []
         to_examiner, to_student = socket.socketpair()
         self.control, to_grader = socket.socketpair()
-        self.student = self._begin(STUDENT, sandbox, [to_examiner])
+        self.student = self._begin(_STUDENT, sandbox, [to_examiner])
         beside = replace(sandbox, user=sandbox.user + 1) if sandbox else None
         try:
-            self.examiner = self._begin(EXAMINER, beside, [to_student, to_grader])
+            self.examiner = self._begin(_EXAMINER, beside, [to_student, to_grader])
         except ForkServerError:
             self.control.close()
             self._close_orders()

@@ -17,7 +17,7 @@ from math import inf
 from typing import Any
 
 from mlsys_grading.examine.crowding import Crowding
-from mlsys_grading.examine.pairs import STUDENT, Pairs
+from mlsys_grading.examine.pairs import Pairs
 from mlsys_grading.examine.plan import HUNG_TWICE, ExaminerCell, SubmissionPlan, bound_names
 from mlsys_grading.fork_server.client import Ended, Forked, ForkServer
 from mlsys_grading.fork_server.request import ForkRequest
@@ -31,6 +31,7 @@ from mlsys_grading.time_limits import TimeLimits
 _GRACE_SECONDS = 10.0
 _READ_SECONDS = 1.0
 _USERS = 400_000  # more than all first processes of submissions have, see ``Sandbox.user``
+_STUDENT = "mlsys_grading.boundary.student:serve"
 _BY_A_CELL = ("memory", "processes", "busy")
 
 
@@ -203,7 +204,7 @@ class _Examination:
 
     def _fork_student(self, job: dict[str, Any], sandbox: Sandbox | None) -> tuple[Forked, socket.socket]:
         theirs, link = socket.socketpair()
-        request = ForkRequest(STUDENT, job, sandbox, self._time_limits.wall_seconds)
+        request = ForkRequest(_STUDENT, job, sandbox, self._time_limits.wall_seconds)
         return self._server.begin(request, [theirs]), link
 
     def _another_sandbox(self, alone: bool, number: int) -> Sandbox | None:

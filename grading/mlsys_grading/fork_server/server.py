@@ -27,7 +27,7 @@ from typing import NoReturn
 
 from mlsys_grading.fork_server.pages import enlarge_pages
 from mlsys_grading.fork_server.request import CLONE, ForkRequest
-from mlsys_grading.fork_server.waiting import run_function
+from mlsys_grading.fork_server.waiting import named
 from mlsys_grading.sandbox import cgroup, confine, guard, kernel, proc, unconfined, watch
 from mlsys_grading.sandbox.limits import SandboxLimits
 
@@ -145,7 +145,7 @@ def receive(connection: socket.socket) -> tuple[bytes, list[socket.socket]]:
 
 def run(request: ForkRequest, sockets: list[socket.socket]) -> None:
     tempfile.tempdir = None  # the server's imports may have set it, and a sandbox has another
-    run_function(request.function, request.job, sockets)
+    named(request.function)(request.job, sockets)
 
 
 class _Oversight:

@@ -1,4 +1,7 @@
-"""A confined process that waits for its work: it is made before the work is known, and does one piece of it."""
+"""A confined process that waits for its work: it is made before the work is known, and does one piece of it.
+
+What the work takes whatever it is, such as a shell, the process makes before it waits.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import importlib
 import json
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from mlsys_grading.fork_server.request import ForkRequest
@@ -15,7 +19,10 @@ _LENGTH = struct.Struct("<Q")
 
 
 def waiting_request(function: str, sandbox: Sandbox | None, wall_seconds: float) -> ForkRequest:
-    """Build the request for a process that waits for the ``job`` of ``function``, on the first of its sockets."""
+    """Build the request for a process that waits for a job, on the first of its sockets.
+
+    ``function`` is the path of ``name(sockets)``, which makes ready what does the job: ``work(job)``.
+    """
     job = {"function": function}
     return ForkRequest("mlsys_grading.fork_server.waiting:serve", job, sandbox, wall_seconds, waits=True)
 
@@ -27,16 +34,17 @@ def send_job(orders: socket.socket, job: dict[str, Any]) -> None:
 
 
 def serve(job: dict[str, Any], sockets: list[socket.socket]) -> None:
-    """Wait in a fork for the job of the function that ``job`` names, and run it; end if the other side hangs up."""
+    """Make ready in a fork what ``job`` names, wait for its job and do it; end if the other side hangs up."""
     orders, *others = sockets
+    work: Callable[[dict[str, Any]], None] = named(job["function"])(others)
     with orders, orders.makefile("rb") as stream:
         head = stream.read(_LENGTH.size)
         data = stream.read(*_LENGTH.unpack(head)) if len(head) == _LENGTH.size else b""
     if data:
-        run_function(job["function"], json.loads(data), others)
+        work(json.loads(data))
 
 
-def run_function(path: str, job: dict[str, Any], sockets: list[socket.socket]) -> None:
-    """Call ``name(job, sockets)`` for a path "package.module:name"."""
+def named(path: str) -> Any:
+    """Return ``name`` for a path "package.module:name"."""
     module, _, name = path.partition(":")
-    getattr(importlib.import_module(module), name)(job, sockets)
+    return getattr(importlib.import_module(module), name)

@@ -188,13 +188,13 @@ class CellKernel(IPythonKernel):
         sys.path[:0] = [""] if "" not in sys.path else []
         self.shell.profile_dir = _Profile()
 
-    async def execute(self, source: str) -> BaseException | None:
-        """Run one cell; returns the error that it ended in."""
+    async def execute(self, source: str, in_history: bool = True) -> BaseException | None:
+        """Run one cell; returns the error that it ended in. A cell that is not ``in_history`` gets no number."""
         request = self.session.msg("execute_request", {"code": source, "allow_stdin": False}) | {"buffers": []}
         self.set_parent([], request)
         self.shell.result = self.shell.unshown = self.shell._transformed = None
         try:
-            await self.do_execute(source, silent=False, store_history=True, allow_stdin=False)
+            await self.do_execute(source, silent=False, store_history=in_history, allow_stdin=False)
         except (Exception, asyncio.CancelledError) as error:  # an error of the kernel, which the cell has broken
             return error
         result = self.shell.result
