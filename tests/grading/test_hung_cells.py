@@ -187,3 +187,15 @@ def test_a_definition_that_does_not_end_is_left_out_altogether(
     examined = examine(server, contract, total=endless)
     assert (examined.trouble, examined.points) == ("", 2.0), [mark.error for mark in examined.marks]
     assert whole_runs(jobs, "total") == 1
+
+
+def test_progress_is_reported_once_a_cell_and_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    link = GraderLink(ours)
+    for now, cell in [(5.0, "a"), (5.5, "a"), (5.6, "b"), (6.5, "b"), (6.7, "b"), (7.0, "b"), (7.1, "a")]:
+        monkeypatch.setattr("mlsys_grading.examine.grader_link.time.monotonic", lambda now=now: now)
+        link.begun = cell
+        link.report_progress()
+    ours.close()
+    with theirs, theirs.makefile() as lines:
+        assert [json.loads(line)["begun"] for line in lines] == ["a", "b", "b", "a"]

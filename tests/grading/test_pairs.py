@@ -26,6 +26,7 @@ from mlsys_grading.fork_server.server import _Oversight
 from mlsys_grading.grade import work
 from mlsys_grading.grade.bounds import Bounds
 from mlsys_grading.sandbox.confine import Sandbox, refusal
+from mlsys_grading.sandbox.limits import SandboxLimits
 from mlsys_grading.time_limits import TimeLimits
 from tests.grading.gradebook_helpers import answered, graded, notebook, solution
 
@@ -196,3 +197,24 @@ def test_a_process_that_waited_has_its_whole_time(monkeypatch: pytest.MonkeyPatc
     assert mine.makefile().read().splitlines() == [f"pid {pid}", "ended -9 wall"]
     assert next(now, None) is None
     mine.close()
+
+
+@pytest.mark.parametrize(("held_gib", "reads"), [(1.0, [0.0, 0.2]), (1.9, [0.0, 0.12, 0.25]), (2.1, [0.0, 0.1, 0.12])])
+def test_memory_is_read_again_before_the_rest_can_be_filled(
+    monkeypatch: pytest.MonkeyPatch, held_gib: float, reads: list[float]
+) -> None:
+    """Two processors fill 20 GB/s: of 4 GiB the last 3 in 0.161 s, the last 2.1 in 0.113 s."""
+    seen: list[float] = []
+    server = "mlsys_grading.fork_server.server"
+    oversight = _Oversight(socket.socket(), ForkRequest("", {}, Sandbox(cpus=(0, 1))), frozenset())
+    for now in (0.0, 0.1, 0.12, 0.2, 0.25)[: 3 if held_gib > 2 else 5]:
+
+        def hold(pids: Sequence[int], now: float = now) -> int:
+            seen.append(now)
+            return int(held_gib * 2**30)
+
+        monkeypatch.setattr(f"{server}.time.monotonic", lambda now=now: now)
+        monkeypatch.setattr(f"{server}.watch.may_hold_bytes", hold)
+        monkeypatch.setattr(f"{server}.watch.held_bytes", lambda pid: 0)
+        assert oversight._excess(os.getpid(), SandboxLimits()) == ""
+    assert seen == reads

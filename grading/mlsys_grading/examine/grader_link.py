@@ -19,6 +19,7 @@ from mlsys_grading.boundary.allowance import Allowance
 from mlsys_grading.boundary.errors import BoundaryError
 
 _SOON_SECONDS = 0.02
+_PROGRESS_SECONDS = 1.0  # far less than a silence
 _RECENT_SECONDS, _RECENT_SHARE = 0.1, 0.02  # a reading so old, at most, also of the limit, stands for one of now
 
 
@@ -48,6 +49,7 @@ class GraderLink:
         self.begun = ""
         self._control = control
         self._others = 0
+        self._reported: tuple[str, float] = "", 0.0
         self._exchanging = threading.Lock()
         self._read: tuple[float, tuple[float, float, float]] | None = None
 
@@ -56,8 +58,14 @@ class GraderLink:
         self._control.sendall(json.dumps(message).encode() + b"\n")
 
     def report_progress(self) -> None:
-        """Report progress: the grader treats a silence longer than any cell may take as the machine's fault."""
-        self.say({"begun": self.begun})
+        """Report progress: the grader treats a silence longer than any cell may take as the machine's fault.
+
+        Each report wakes the grader, so one is sent for each cell, and others now and then.
+        """
+        cell, at = self._reported
+        if cell != self.begun or time.monotonic() > at + _PROGRESS_SECONDS:
+            self._reported = self.begun, time.monotonic()
+            self.say({"begun": self.begun})
 
     def interrupt(self) -> None:
         """Request an interrupt of the student's process."""
