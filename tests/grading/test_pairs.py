@@ -47,10 +47,13 @@ def leave():
 FIRST_CELL = """
 shell, names = get_ipython(), [name for name in globals() if not name.startswith("_")]
 seen = [shell.execution_count, len(In), len(Out), list(shell.history_manager.input_hist_raw[:-1]), sorted(names)]
+import torch
+own, seeded = torch.initial_seed(), torch.Generator()  # torch draws 64 bits when it is imported
+seen.append(own > 10**6 and torch.equal(torch.get_rng_state(), seeded.manual_seed(own).get_state()))
 def leave():
     return seen
 """
-EMPTY = [2, 2, 0, [""], ["In", "Out", "exit", "get_ipython", "open", "quit"]]  # in the first cell of an IPython kernel
+EMPTY = [2, 2, 0, [""], ["In", "Out", "exit", "get_ipython", "open", "quit"], True]  # in a kernel's first cell
 TIME_LIMITS = TimeLimits(10, 20, 100)
 TERMS = Sandbox(user=300_000), TIME_LIMITS.wall_seconds
 

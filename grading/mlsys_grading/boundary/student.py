@@ -26,6 +26,7 @@ from mlsys_grading.boundary.arrays import Span, span_of
 from mlsys_grading.boundary.definitions import definitions_of
 from mlsys_grading.boundary.errors import NotPlainError, StudentGoneError
 from mlsys_grading.boundary.lent_memory import BorrowedMemory
+from mlsys_grading.boundary.rehearsal import rehearse
 from mlsys_grading.boundary.values import Decoder, Encoder, Node
 from mlsys_grading.boundary.wire import Wire
 from mlsys_grading.sandbox import syscalls
@@ -349,7 +350,7 @@ def _changes(value: object) -> bool:
 def ready(sockets: list[socket.socket]) -> Callable[[dict[str, Any]], None]:
     """Make a shell in a fork, and return what then runs the student's end in it: see ``serve``."""
     shell = Shell()
-    shell.rehearse()
+    rehearse(shell)
     return functools.partial(serve, sockets=sockets, shell=shell)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from mlsys_grading.boundary import proxies
 from mlsys_grading.boundary.contract import Contract
 from mlsys_grading.boundary.errors import BoundaryError, ContractError, ProtocolError, StarvedError, StudentSilentError
+from mlsys_grading.boundary.rehearsal import rehearse
 from mlsys_grading.boundary.session import Session
 from mlsys_grading.boundary.wire import Wire
 from mlsys_grading.examine.cell_credit import credit_of, least_credit
@@ -339,7 +340,7 @@ def ready(sockets: list[socket.socket]) -> Callable[[dict[str, Any]], None]:
     """
     link, control = sockets
     shell = Shell()
-    shell.rehearse()
+    rehearse(shell)
 
     def examine(job: dict[str, Any]) -> None:
         plan = SubmissionPlan.from_plain(job["plan"])
