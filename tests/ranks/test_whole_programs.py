@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import signal
 import sys
 from pathlib import Path
 
@@ -164,7 +165,14 @@ def test_a_program_prints_what_it_prints_under_torchrun(
 
     module = not file.endswith(".py")
     words = ["--standalone", "--nproc-per-node", str(size), "--redirects", "1", "--log-dir", str(folder / "logs")]
-    torchrun([*words, *(["-m"] if module else []), file, *arguments])
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # torchrun sets it
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    try:
+        torchrun([*words, *(["-m"] if module else []), file, *arguments])
+    finally:  # torchrun's own stay
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
     expected = [path.read_text() for path in sorted(folder.glob("logs/*/attempt_0/*/stdout.log"))]
     assert len(expected) == size
     for backend in ("local", "gloo"):
