@@ -261,6 +261,8 @@ def main() -> int:
     if arguments.submissions < 12:
         parser.error("--submissions takes at least 12: the rates are those of the first and the last third")
     rounds, submissions, peers = arguments.rounds, arguments.submissions, arguments.peers
+    if peers < 2:
+        parser.error(f"--peers {peers}: at least 2, because the time of the first holds nbgrader's start")
     if arguments.quick:
         rounds, submissions, peers = 1, 40, 3
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
