@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.usefixtures("sandbox_allowed"),
 ]
 
-BITS = (0, 1, 1, 0)
+BITS = (0, 1, 0, 1, 1, 0)
 PAGES = 64
 State = dict[str, Any]
 SO_COOKIE = 57
@@ -102,7 +102,7 @@ def see_process_number(state: State) -> Any:
 
 
 def take_cookies(state: State, bit: int) -> None:
-    for _ in range(5000 * bit):
+    for _ in range(9000 * bit):
         with socket.socket(socket.AF_UNIX) as made:
             made.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8)
 

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mlsys_grading.build.notebook import source_notebook
 from mlsys_grading.grade.bounds import Bounds
-from mlsys_grading.grade.course import CourseFolder
+from mlsys_grading.grade.course import CourseFolder, LabSource
 from mlsys_grading.grade.engine import GradingEngine, open_engine
 from mlsys_grading.grade.reference import learn
 from mlsys_grading.grade.store import Store
@@ -34,11 +35,18 @@ def engine() -> Iterator[GradingEngine]:
         yield stack.enter_context(open_engine("local", 1))
 
 
+def learned(
+    engine: GradingEngine, notebook: dict[str, Any], name: str, course: Path
+) -> tuple[LabSource, Bounds, dict[str, list[str]]]:
+    """Grade a lab's solution in a new course folder, and require full marks: its source, bounds and contract."""
+    (course / "submitted").mkdir()
+    (course / "source" / name).mkdir(parents=True)
+    (course / "source" / name / f"{name}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    source = CourseFolder.at(course).source(name)
+    bounds = Bounds(sandbox=True).of(source.notebook, {})
+    return source, bounds, learn(engine, source, bounds, Store(course))
+
+
 @pytest.mark.parametrize("name", LABS)
 def test_solution_gets_full_marks(name: str, engine: GradingEngine, tmp_path: Path) -> None:
-    (tmp_path / "submitted").mkdir()
-    (tmp_path / "source" / name).mkdir(parents=True)
-    notebook = source_notebook(read_lab(ROOT, name))
-    (tmp_path / "source" / name / f"{name}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    source = CourseFolder.at(tmp_path).source(name)
-    learn(engine, source, Bounds(sandbox=True).of(source.notebook, {}), Store(tmp_path))
+    learned(engine, source_notebook(read_lab(ROOT, name)), name, tmp_path)

@@ -44,15 +44,6 @@ if __name__ == "__main__":
     for way in sys.argv[1:]:
         {"spawn": by_spawn, "process": by_processes}[way]()
 """
-# Plain Python, but for its processes: those fork, which spares each of them an import of torch.
-FORKING = """
-import runpy, sys
-from multiprocessing import context
-
-context._concrete_contexts["spawn"] = context._concrete_contexts["fork"]
-del sys.argv[0]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 
 
 @pytest.mark.xdist_group("rank-processes")
@@ -65,7 +56,7 @@ def test_a_program_that_starts_its_ranks(tmp_path: Path, monkeypatch: pytest.Mon
         file = folder / "train.py"
         file.write_text(TRAIN)
         if runner == "python":
-            ended = subprocess.run([sys.executable, "-c", FORKING, file, *ways], capture_output=True, text=True)
+            ended = subprocess.run([sys.executable, file, *ways], capture_output=True, text=True)
             assert ended.returncode == 0, ended.stderr
         else:
             run = ranks.run_program(file, 2, runner, args=ways, quiet=True)  # type: ignore[arg-type]

@@ -67,7 +67,7 @@ def tied(prompt: tuple[int, ...], drawn: tuple[int, ...]) -> bool:
 def test_greedy_text_of_random_traces_equals_one_by_one_decoding() -> None:
     ties = compared = preempted = 0
     engines = [Engine(MODEL, cost=COST, **options) for options in ENGINES]
-    for number, requests in enumerate(traces(36)):
+    for number, requests in enumerate(traces(50)):
         engine = engines[number % len(engines)]
         run = engine.run(requests)
         preempted += sum(len(step.preempted) for step in run.steps)
@@ -81,7 +81,7 @@ def test_greedy_text_of_random_traces_equals_one_by_one_decoding() -> None:
             assert run.tokens[request.id] == expected
         assert engine.pool.free == engine.pool.size
     assert ties <= compared // 100
-    assert preempted > 5, "the small pools were too large to tell anything"
+    assert preempted > 10, "the small pools were too large to tell anything"
 
 
 def test_samples_share_prompt_blocks_and_draw_as_if_alone() -> None:
